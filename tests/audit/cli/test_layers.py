@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import stat
 import time
 from collections.abc import Callable
 from fractions import Fraction
@@ -23,6 +22,7 @@ from audit.known_laws.compare_two_laws import (
 from audit.targets.target import Law, Shifted
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.poisson_and_binomial import Binomial
+from dpcore.numbers.enclosure import Enclosure
 from dpcore.parse_noise import read_noise
 from tests.alpha_budget import buy_alpha
 from tests.support.accounting.brute_force import binomial
@@ -283,24 +283,20 @@ def test_a_claim_that_no_precision_decides_is_undecided(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No law of dpcore is known to reach this case, so a wide enclosure is substituted.
-    wide = hockey_stick({"a": 1}, {"b": 1}, 0)
-
-    def stuck(*_: object, **__: object) -> Any:
-        return type(wide)(Fraction(0), Fraction(1, 2))
-
-    monkeypatch.setattr("audit.known_laws.compare_two_laws.hockey_stick", stuck)
-    answer = shell(ONE, TWO, "--claim", "epsilon=1,delta=1/4", "--json")
+    laws, claim = "audit.known_laws.compare_two_laws", ("--claim", "epsilon=1,delta=1/4")
+    wide = Enclosure(Fraction(0), Fraction(1, 2))
+    monkeypatch.setattr(f"{laws}.hockey_stick", lambda *_, **__: wide)
+    answer = shell(ONE, TWO, *claim, "--json")
     assert (answer.code, answer.json["verdict"]) == (4, "undecided")
     assert answer.json["points"][0]["delta"]["worse"] == [0.0, 0.5]
-    assert shell(ONE, TWO, "--claim", "epsilon=1,delta=1/4").out.startswith("UNDECIDED")
+    assert shell(ONE, TWO, *claim).out.startswith("UNDECIDED")
 
     def tired(*_: object, **__: object) -> Any:
         raise PrecisionExhausted("no more bits")
 
-    monkeypatch.setattr("audit.known_laws.compare_two_laws.epsilon_at", tired)
-    answer = shell(ONE, TWO, "--claim", "epsilon=1,delta=1/4")
-    assert answer.code == 4
-    assert "is discontinuous" in answer.out
+    monkeypatch.setattr(f"{laws}.epsilon_at", tired)
+    answer = shell(ONE, TWO, *claim)
+    assert (answer.code, "is discontinuous" in answer.out) == (4, True)
 
 
 ALPHA = buy_alpha("the fit command keeps true laws", "1e-9") / 10
@@ -354,25 +350,24 @@ def test_the_json_of_a_fit_is_one_document(fit_shell: Shell) -> None:
     assert list(found["witness"]) == ["event", "count", "expected", "probability"]
 
 
-def test_a_noise_and_a_program_are_targets(fit_shell: Shell, tmp_path: Path) -> None:
+def test_a_noise_and_a_program_are_targets_and_a_failing_one_gives_exit_code_3(
+    fit_shell: Shell,
+) -> None:
     answer = fit_shell(LAPLACE, "--law", LAPLACE, "--seed", 7, "--alpha", ALPHA, "-n", 3000)
     assert answer.code == 0
-    program = tmp_path / "zeros"
+    program = Path("zeros")
     program.write_text("#!/bin/sh\nyes 0 | head -n 500\n")
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    program.chmod(0o700)
     assert fit_shell("exec:./zeros", "--law", LAPLACE, "-n", 500).code == 1
     program.write_text("#!/bin/sh\nyes zero | head -n 500\n")
-    answer = fit_shell("exec:./zeros", "--law", LAPLACE, "-n", 500)
-    assert answer.code == 3
-    assert "error: exec:./zeros: wrote 'zero': one integer per line is required" in answer.err
-
-
-def test_a_failing_target_gives_exit_code_3(fit_shell: Shell) -> None:
-    answer = fit_shell("samplers.py:floats", "--law", LAPLACE)
-    assert answer.code == 3
-    assert "samplers.py:floats: returned float64 values" in answer.err
-    assert "warning" not in answer.err
-    assert not answer.out
+    for target, told in (
+        ("exec:./zeros", "wrote 'zero': one integer per line is required"),
+        ("samplers.py:floats", "returned float64 values"),
+    ):
+        answer = fit_shell(target, "--law", LAPLACE, "-n", 500)
+        assert (answer.code, answer.out) == (3, "")
+        assert f"error: {target}: {told}" in answer.err
+        assert "warning" not in answer.err
 
 
 def test_wrong_usage_of_a_fit_gives_exit_code_2(fit_shell: Shell) -> None:
