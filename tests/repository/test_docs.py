@@ -85,7 +85,6 @@ SLOW = """>>> import time
     ("text", "complaint"),
     [
         (SLOW, "DeadlineExceeded"),
-        (">>> 6 * 7\n41\n", "Got:\n    42"),
         (">>> from tests.alpha_budget import buy_alpha\n", "No module named 'tests"),
         ("raise SystemExit(3)\n", "exited with 3, not 0"),
     ],
@@ -93,9 +92,8 @@ SLOW = """>>> import time
 def test_a_first_example_that_needs_other_files_is_detected(
     tmp_path: Path, text: str, complaint: str
 ) -> None:
-    with pytest.raises(PageError) as caught:
+    with pytest.raises(PageError, match=complaint):
         run_alone(Block(page="false.md", line=1, language="python", text=text), tmp_path)
-    assert complaint in str(caught.value)
 
 
 TRUE = """# A page
