@@ -202,22 +202,10 @@ def test_every_page_of_the_docs_can_be_reached_from_its_index() -> None:
     assert sorted(str(p) for p in set((ROOT / "docs").rglob("*.md")) - reached) == []
 
 
-@pytest.mark.parametrize(
-    ("link", "alive"),
-    [
-        ("[a](there.md)", True),
-        ("[a](there.md#a-b-c)", True),
-        ("[a](#here)", True),
-        ("[a](https://arxiv.org/abs/2004.00010)", True),
-        ("`[a](absent.md)`", True),
-        ("[a](absent.md)", False),
-        ("[a](there.md#absent)", False),
-        ("[a](#absent)", False),
-        ("[a](http://example.org)", False),
-    ],
-)
-def test_a_dead_link_is_detected(tmp_path: Path, link: str, alive: bool) -> None:
+def test_a_dead_link_is_detected(tmp_path: Path) -> None:
     (tmp_path / "there.md").write_text("# A: `b`, c\n")
+    dead = ["absent.md", "there.md#absent", "#absent", "http://example.org"]
+    there = ["there.md", "there.md#a-b-c", "#here", "https://arxiv.org/abs/2004.00010"]
     page = tmp_path / "page.md"
-    page.write_text(f"# Here\n{link}\n")
-    assert (dead_links(page) == []) is alive
+    page.write_text("# Here\n`[a](absent.md)`\n" + "\n".join(f"[a]({to})" for to in there + dead))
+    assert dead_links(page) == dead

@@ -199,11 +199,8 @@ def test_the_command_works_in_an_empty_environment(wheel: Path, tmp_path: Path) 
     told = "import dpcore, accounting, audit, bandits; print(dpcore.__file__)"
     assert str(tmp_path) in run(programs / "python", "-W", "error", "-c", told, cwd=tmp_path)
     run(programs / "python", "-m", "pip", "install", "-qq", "pytest", cwd=tmp_path)
-    page = (ROOT / "docs/start.md").read_text()
-    lines = page.split("## A test in your suite")[1].split("```")[1].splitlines()[1:]
-    code = [line[4:] for line in lines if line[:4] in (">>> ", "... ")]
-    assert code[-1] == "test_the_count_is_private()"
-    (tmp_path / "test_counts.py").write_text("\n".join(code[:-1]))
+    page = (ROOT / "docs/start.md").read_text().partition("## A test in your suite")[2]
+    (tmp_path / "test_counts.py").write_text(page.split("```python\n")[1].partition("```")[0])
     assert "1 passed" in run(
         programs / "python", "-m", "pytest", "-q", "test_counts.py", cwd=tmp_path
     )

@@ -27,9 +27,11 @@ from tests.support.audit.command import ALPHA, START, Shell, arguments, at
 
 
 def test_a_false_claim_is_refuted_with_a_witness(audit: Shell, here: Path) -> None:
-    answer = audit(*at("coin", epsilon=0.8, n=20_000), "-o", "found.json")
+    shutil.copy(here / "targets.py", here / "catalogue.py")  # a name of a subcommand needs its path
+    words = ("./catalogue.py:coin", *at("coin", epsilon=0.8, n=20_000)[1:])
+    answer = audit(*words, "-o", "found.json")
     assert answer.code == 1
-    assert answer.out.startswith("REFUTED  targets.py:coin violates epsilon=0.8\n")
+    assert answer.out.startswith("REFUTED  ./catalogue.py:coin violates epsilon=0.8\n")
     witness = json.loads((here / "found.json").read_text())["witness"]
     assert witness["event"] in {"output in {True}", "output in {False}"}
     inside, runs = ("inside_b", "runs_b") if witness["world"] == "B" else ("inside_a", "runs_a")
@@ -71,13 +73,11 @@ def test_a_sequential_audit_stops_when_the_evidence_suffices(audit: Shell) -> No
     assert kept.json["runs"] == 3000
 
 
-def test_an_entry_of_the_catalogue_brings_its_pair_and_claim(audit: Shell) -> None:
+def test_an_entry_of_the_catalogue_brings_its_pair_claim_and_relation(audit: Shell) -> None:
     answer = audit("half-scale", "-n", 2000, "--seed", 7, "--json")
     assert (answer.code, answer.json["pair"]) == (1, [0, 1])
     other = audit("half-scale", "--claim", "epsilon=2", "-n", 2000, "--alpha", ALPHA, "--json")
     assert (other.code, other.json["claim"]["epsilon"]) == (0, "2")
-    twin = audit("count", "-n", 2000, "--alpha", ALPHA)
-    assert twin.code == 0
     assert audit("inverted-scale", "-n", 500, "--json").json["claim"]["relation"] == "add-remove"
 
 
@@ -266,14 +266,6 @@ def test_debug_shows_the_traceback(audit: Shell) -> None:
     answer = audit(*at("raises_in_b"), "--debug")
     assert answer.code == 3
     assert re.search(r"Traceback[^$]*ValueError: no such user", answer.err)
-
-
-def test_a_target_named_like_a_subcommand_is_written_with_its_path(
-    audit: Shell, here: Path
-) -> None:
-    shutil.copy(here / "targets.py", here / "catalogue.py")
-    answer = audit("./catalogue.py:laplace", *at("laplace", n=200)[1:])
-    assert answer.code == 0
 
 
 def test_the_progress_bar_is_for_terminals_and_on_stderr(here: Path) -> None:

@@ -49,10 +49,10 @@ SEEN: dict[str, list[str]] = {
 @needs_browser
 @pytest.mark.parametrize("name", LOOKS)
 def test_a_browser_renders_the_page_without_network_requests(name: str, tmp_path: Path) -> None:
-    document, seen = (
-        DOCUMENTS[name]().to_json(),
-        show(shown_of(name), tmp_path, name, **LOOKS[name]),
-    )
+    from matplotlib.image import imread
+
+    document = DOCUMENTS[name]().to_json()
+    seen = show(shown_of(name), tmp_path, name, **LOOKS[name])
     assert seen.requests == ()
     assert seen.complaints == ()
     for words in (VERDICTS[name], *SEEN[name]):

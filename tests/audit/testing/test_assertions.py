@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import signal
 from dataclasses import replace
 from fractions import Fraction
@@ -28,7 +27,6 @@ from dpcore import DiscreteLaplace, Sensitivity
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.rounding import down
 from tests.alpha_budget import buy_alpha
-from tests.support.audit.command import hearing_ctrl_c
 from tests.support.dpcore.mutants import mutated
 
 DRAWN = itertools.count()
@@ -142,20 +140,6 @@ def test_a_wrong_pair_or_a_failing_target_is_not_a_refutation(
     with pytest.raises((InvalidParameter, TargetFailed)) as refused:
         assert_private(target, "epsilon=1", **given)
     assert str(refused.value).startswith(told)
-
-
-def test_ctrl_c_ends_the_run_and_not_the_test() -> None:
-    calls = []
-
-    def interrupted(value: int) -> int:
-        calls.append(value)
-        if len(calls) == 300:
-            os.kill(os.getpid(), signal.SIGINT)
-        return value
-
-    with hearing_ctrl_c(), pytest.raises(KeyboardInterrupt):
-        assert_private(interrupted, "epsilon=1", pairs=[(0, 1)], runs=5000)
-    assert len(calls) >= 300
 
 
 def test_an_alarm_of_the_test_runner_stays_active() -> None:
