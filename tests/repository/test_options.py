@@ -156,14 +156,21 @@ def test_every_option_that_an_error_names_exists() -> None:
             assert set(named) <= known | PARSED, path
 
 
-def test_a_missing_option_is_detected() -> None:
-    assert wrong("more than one machine: dpcore audit --backend dask.") == [
-        "dpcore audit --backend",
-        "--backend",
-    ]
-    assert wrong("`dpcore sample NOISE --claim 1`, `--claim`") == ["dpcore sample --claim"]
-    assert wrong("`dpcore audit exact A B --jobs 2`") == ["dpcore audit exact --jobs"]
-    assert wrong("`dpcore audit half-scale --jobs 2 --seed 1`, `dpcore pmf LAW -- --1`") == []
+def test_a_missing_option_extra_target_or_path_is_detected() -> None:
+    for text, found in (
+        ("dpcore audit --backend dask.", ["dpcore audit --backend", "--backend"]),
+        ("`dpcore sample NOISE --claim 1`, `--claim`", ["dpcore sample --claim"]),
+        ("`dpcore audit exact A B --jobs 2`", ["dpcore audit exact --jobs"]),
+        ("`dpcore audit half-scale --jobs 2 --seed 1`, `dpcore pmf LAW -- --1`", []),
+    ):
+        assert wrong(text) == found
+    for text, found in (
+        ("`pip install dpcore[plot,plots]` (extra `nope`)", ["plots", "nope"]),
+        ("`make test`, `make nonsense`, make a face", ["make nonsense"]),
+        ("`dpcore/sampling/rng.py`, `audit/broken_mechanisms/*.py`, `docs/proofs/<law>.md`", []),
+        ("`dpcore/rngs.py`, `audit/features_*.py`", ["dpcore/rngs.py", "audit/features_*.py"]),
+    ):
+        assert absent(text) == found
 
 
 def test_the_readme_lists_every_command() -> None:
@@ -186,16 +193,3 @@ def test_the_readme_lists_every_command() -> None:
     }
     # A listed group includes its commands.
     assert {path for path in leaves if not {path, path[:-1]} & listed} <= UNLISTED
-
-
-def test_a_missing_extra_target_or_path_is_detected() -> None:
-    assert absent("`pip install dpcore[plot,plots]` (extra `nope`)") == ["plots", "nope"]
-    assert absent("`make test`, `make nonsense`, make a face") == ["make nonsense"]
-    assert (
-        absent("`dpcore/sampling/rng.py`, `audit/broken_mechanisms/*.py`, `docs/proofs/<law>.md`")
-        == []
-    )
-    assert absent("`dpcore/rngs.py`, `audit/features_*.py`") == [
-        "dpcore/rngs.py",
-        "audit/features_*.py",
-    ]

@@ -25,13 +25,8 @@ def pages() -> set[str]:
 def unreached(existing: set[str]) -> set[str]:
     """Return the pages that the navigation omits, or lists although they do not exist."""
     listed = [page for listed in navigation().values() for page in listed]
-    below = [
-        line.removeprefix("/")
-        for page in listed
-        if page.endswith("/README")
-        for line in appended(page).splitlines()
-        if line.startswith("/")
-    ]
+    folders = [appended(page).splitlines() for page in listed if page.endswith("/README")]
+    below = {line.removeprefix("/") for lines in folders for line in lines if line[:1] == "/"}
     assert len(listed) == len(set(listed))
     return existing ^ {"docs/index", *listed, *below}
 

@@ -70,19 +70,12 @@ def test_fit(dp):
 
 REFUSED = {
     "epsilon=-1, pair=(0, 1)": "epsilon = -1: must be >= 0",
-    "epsilon=float('nan')": "epsilon = nan: must be a finite number",
-    "epsilon=1, delta=1": "delta = 1: must lie in [0, 1)",
     "delta='1e-6'": "delta = 1e-6: requires epsilon",
     "epsilon=1, claim='epsilon=1'": "epsilon = 1: is given together with claim",
-    "claim='privacy'": "claim = privacy: the accepted forms are",
-    "epsilon=1, relation='cousins'": "relation = cousins: must be",
     "epsilon=1, pair=3": "pair = 3: must be two datasets, e.g. (0, 1)",
     "epsilon=1, pairs=[]": "pairs = []: must be a list of pairs",
-    "epsilon=1, pair=(0, 1), pairs=[(0, 1)]": "pair = (0, 1): is given together with pairs",
-    "epsilon=1, runs=0": "runs = 0: must be a whole number from 1 to",
     "epsilon=1, audits=0.5": "audits = 0.5: must be",
     "epsilon=1, features='sign'": "features = sign: must be a list, e.g. ['sign']",
-    "epsilon=1, features=['sing']": "feature = sing: ",
     "epsilom=1": "epsilom = 1: is not a keyword of dp; allowed are claim, epsilon",
     "1": "dp = (1,): takes only keywords: write @pytest.mark.dp(epsilon=1, pair=(0, 1))",
 }
