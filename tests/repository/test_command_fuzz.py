@@ -8,11 +8,11 @@ from random import Random
 import pytest
 
 import dpcore.cli.app
-from tests.day_and_nightly import by_day
+from tests.day_and_nightly import by_day, effort
 from tests.repository.command_grammar import HOSTILE, TYPED, line
-from tests.support.run_command import Answer, python, typed
+from tests.support.run_command import Answer, typed
 
-SHORT, LONG = 2, 100
+LINES = effort(2, 50)
 
 
 def wrong(answer: Answer, words: Sequence[str]) -> str | None:
@@ -31,7 +31,7 @@ def test_hostile_command_lines_are_answered_or_refused(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     rng = Random(12)
-    for _ in range(SHORT):
+    for _ in range(LINES):
         asked = line(rng, words)
         assert (wrong(typed(capsys, *asked), words), asked) == (None, asked)
 
@@ -62,14 +62,3 @@ def test_a_failing_command_is_detected(
     monkeypatch.setattr(dpcore.cli.app, "read_law", broken)
     asked = ("sample", "discrete-laplace:scale=1")
     assert "70" in str(wrong(typed(capsys, *asked), asked))
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(LONG))
-def test_hostile_command_lines_in_real_processes_are_answered_or_refused(seed: int) -> None:
-    start = "import dpcore.cli.app; dpcore.cli.app.main()"
-    rng = Random(seed)
-    words = line(rng, rng.choice([*TYPED]))
-    ended = python("-c", start, *words)
-    answer = Answer(code=ended.returncode, out=ended.stdout, err=ended.stderr)
-    assert (wrong(answer, words), words) == (None, words)
