@@ -107,9 +107,17 @@ OWN: Final[Mapping[tuple[str, str], tuple[str, ...]]] = MappingProxyType(
 ALWAYS: Final = {"--points", "--noise-multiplier", "--epochs", "--visits", "--noise"}
 r"""Of the options that the parser does not require; about half of the others are omitted."""
 
+ONE_OF: Final = (
+    *(("--poisson", "--scheme"), ("--noise", "--epsilon"), ("--noise-multiplier", "--epsilon")),
+    *(("--epochs", "--rounds"), ("--visits", "--rounds")),
+)
+r"""Pairs of options that exclude one another where the parser does not require both."""
+
 OMITTED: Final = {"--within", "--certificate", "--plot", "--evidence"}
 r"""Options that write files, and the time that every line has."""
 
+TRAINING: Final = {"--batch-size", "--examples", "--epochs"}
+r"""Belong together: ``dpcore budget dpsgd`` has them alone."""
 
 TYPED: Final = {
     words: command
@@ -123,8 +131,13 @@ def line(rng: Random, words: tuple[str, ...]) -> list[str]:
     r"""Return a command line with one or two hostile values; equal ``rng`` give equal lines."""
     chosen = {one.opts[0]: one for one in TYPED[words].params if OMITTED.isdisjoint(one.opts)}
     for name, one in [*chosen.items()]:
-        if not one.required and name not in ALWAYS and rng.random() < 0.5:
+        omitted = name not in ALWAYS and rng.random() < 0.5
+        if not one.required and (omitted or (words[-1] == "calibrate" and name in TRAINING)):
             del chosen[name]
+    for pair in ONE_OF:
+        given = [name for name in pair if name in chosen and not chosen[name].required]
+        if given and chosen.keys() >= set(pair):
+            del chosen[rng.choice(given)]
     places = [name for name, one in chosen.items() if not getattr(one, "is_flag", False)]
     hostile = set(rng.sample(places, min(len(places), rng.choice((0, 1, 1, 1, 2)))))
     typed = [*words, "--within", SECONDS]
