@@ -12,7 +12,7 @@ from tests.day_and_nightly import by_day, effort
 from tests.repository.command_grammar import HOSTILE, TYPED, line
 from tests.support.run_command import Answer, typed
 
-LINES = effort(2, 50)
+LINES = effort(2, 8)
 
 
 def wrong(answer: Answer, words: Sequence[str]) -> str | None:
