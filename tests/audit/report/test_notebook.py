@@ -92,7 +92,7 @@ def test_a_plot_has_the_claimed_and_the_measured_epsilon_of_each_point() -> None
     for claim in ("epsilon=1", "gdp=2"):
         axes = cast("Any", Figure().add_subplot())
         report = audit.audit(_noisy, claim, pair=(0, 1), runs=4000, seed=7)
-        assert report.plot(axes) is axes
+        assert (report.plot(axes) is axes) is True
         claimed = [line.get_xdata()[0] for line in axes.lines]
         measured = [bar.get_width() for bar in axes.patches]
         rows = report.to_json()["outcomes"]

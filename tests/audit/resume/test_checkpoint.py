@@ -374,11 +374,12 @@ def test_the_result_of_a_search_is_stored_and_compared(tmp_path: Path) -> None:
 def test_an_invalid_search_result_is_refused(tmp_path: Path) -> None:
     fields = json.loads(header(tmp_path, COUNT, plan(), None))
     path = tmp_path / "state"
-    for held in (
+    damaged: list[Any] = [
         *(3, [], "x", {}, {"pair": [1]}, {"runs": "3"}, {"space": None}, {"tried": [3]}),
         {"tried": [{"pair": [1, 2], "runs": 3}]},
         {"tried": [{"pair": [1, 2], "runs": 3, "score": None}]},
-    ):
+    ]
+    for held in damaged:
         stored = FOUND.to_json() | held if held and isinstance(held, dict) else held
         text = json.dumps({**fields, "search": stored})
         path.write_bytes(next_record(started(SCHEMA), text.encode())[0])
