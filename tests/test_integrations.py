@@ -48,11 +48,29 @@ def budget(folder: Path, epsilon: str) -> Iterator[Ledger]:
         yield ledger
 
 
+or_itself = pytest.mark.parametrize(
+    "itself", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["stub", "itself"]
+)
+
+
 class IAccountant:
     """Opacus' base class of accountants, as far as an engine uses it."""
 
 
-def check_opacus(accountant: Any) -> None:
+@or_itself
+def test_opacus_reports_the_proven_epsilon(itself: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    known: dict[str, type] = {}
+    if itself:
+        pytest.importorskip("opacus", reason="the extra opacus is not installed")
+        example(monkeypatch, "opacus_accountant")
+        accountant = import_module("opacus.accountants").create_accountant("dpcore")
+    else:
+        names = {"IAccountant": IAccountant, "register_accountant": known.__setitem__}
+        module = example(monkeypatch, "opacus_accountant", opacus__accountants=names)
+        assert known == {"dpcore": module.ProvenAccountant}
+        assert module.ProvenAccountant.mechanism() == "dpcore"
+        accountant = known["dpcore"]()
+    assert accountant.get_epsilon(delta=1e-5) == 0
     for noise, rate in [(1.1, 0.01)] * 3 + [(2.0, 0.01)] * 2 + [(2.0, 1.0)]:
         accountant.step(noise_multiplier=noise, sample_rate=rate)
     assert accountant.history == [(1.1, 0.01, 3), (2.0, 0.01, 2), (2.0, 1.0, 1)]
@@ -66,24 +84,6 @@ def check_opacus(accountant: Any) -> None:
     assert accountant.get_epsilon(delta=1e-5) > found
 
 
-def test_opacus_reports_the_proven_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
-    known: dict[str, type] = {}
-    names = {"IAccountant": IAccountant, "register_accountant": known.__setitem__}
-    module = example(monkeypatch, "opacus_accountant", opacus__accountants=names)
-    assert known == {"dpcore": module.ProvenAccountant}
-    assert module.ProvenAccountant.mechanism() == "dpcore"
-    fresh = known["dpcore"]()
-    assert fresh.get_epsilon(delta=1e-5) == 0
-    check_opacus(fresh)
-
-
-@pytest.mark.nightly
-def test_opacus_itself_reports_the_proven_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("opacus", reason="the extra opacus is not installed")
-    example(monkeypatch, "opacus_accountant")
-    check_opacus(import_module("opacus.accountants").create_accountant("dpcore"))
-
-
 def message(node: int) -> Any:
     return SimpleNamespace(metadata=SimpleNamespace(dst_node_id=node))
 
@@ -95,31 +95,20 @@ class Rounds:
         return [message(1), message(2)]
 
 
-def check_flower(strategy: Any, ledger: Ledger) -> None:
-    assert [len(strategy.configure_train(i, None, None, None)) for i in range(1, 5)] == [2, 2, 0, 0]
-    assert ledger.remaining("node-1") == {"epsilon": Fraction(1, 4)}
-    assert "node-1" in str(strategy.stopped)
-
-
+@or_itself
 def test_a_flower_strategy_stops_when_the_budget_is_spent(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    itself: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    names = {"Strategy": object}
-    module = example(monkeypatch, "flower_ledger", flwr__serverapp__strategy=names)
+    if itself:
+        pytest.importorskip("flwr", reason="flwr is not installed")
+    names = {} if itself else {"flwr__serverapp__strategy": {"Strategy": object}}
+    module = example(monkeypatch, "flower_ledger", **names)
     with budget(tmp_path, "9/4") as ledger:
-        cost = Pure(1, scope=USER)
-        check_flower(module.ChargedStrategy(Rounds(), ledger=ledger, cost=cost), ledger)
-
-
-@pytest.mark.nightly
-def test_flower_itself_stops_when_the_budget_is_spent(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    pytest.importorskip("flwr", reason="flwr is not installed")
-    module = example(monkeypatch, "flower_ledger")
-    with budget(tmp_path, "9/4") as ledger:
-        cost = Pure(1, scope=USER)
-        check_flower(module.ChargedStrategy(Rounds(), ledger=ledger, cost=cost), ledger)
+        strategy = module.ChargedStrategy(Rounds(), ledger=ledger, cost=Pure(1, scope=USER))
+        rounds = [len(strategy.configure_train(i, None, None, None)) for i in range(1, 5)]
+        assert rounds == [2, 2, 0, 0]
+        assert ledger.remaining("node-1") == {"epsilon": Fraction(1, 4)}
+        assert "node-1" in str(strategy.stopped)
 
 
 def test_opendp_draws_nothing_without_a_charge(

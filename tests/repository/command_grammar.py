@@ -1,19 +1,20 @@
-r"""Generate hostile command lines: a grammar of ``dpcore``, one row per command.
+r"""Generate hostile command lines of ``dpcore``.
 
-A line is a valid one with one or two of its values replaced by hostile ones. A new command is one
-more row of ``COMMANDS``; the values of its options are of the kinds below.
+A line is a valid one with one or two of its values replaced by hostile ones. The options of each
+command are those of its parser; a new option needs its row in ``VALUES``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["COMMANDS", "HOSTILE", "Row", "line"]
+from tests.repository.test_options import COMMANDS
+
+__all__ = ["HOSTILE", "TYPED", "line"]
 
 HOSTILE: Final = (
     "0", "-0", "-1", "nan", "inf", "-inf", "1e309", "-1e309", "1e-400", "1e3999", "1e-3999",
@@ -41,175 +42,111 @@ _LAWS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     }
 )
 NOISE: Final = "noise"
-EVENT: Final = str(Path(__file__).with_name("event.json"))
-SENSITIVITY: Final = ("1", "2", "l1=3", "l2-squared=4", "box=1x2")
-INSTANCES: Final = (
-    "pure", "renyi", "concentrated", "central", "local", "shuffled-pure", "binary-shuffle",
-    "vector-shuffle",
-)  # fmt: skip
+r"""Stands for any noise."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    r"""One command: its words, its positional values, and its options with valid values.
-
-    ``NOISE`` stands for any noise. ``optional`` are omitted from about half of the lines.
-    ``answers`` are the exit codes of a successful run.
-    """
-
-    words: tuple[str, ...]
-    values: tuple[tuple[str, ...], ...] = ()
-    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    optional: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    answers: tuple[int, ...] = (0,)
-
-
-_RELEASES: Final = {"--noise": (NOISE,)}
-_MORE: Final = {
-    "--sensitivity": SENSITIVITY,
-    "--rounds": ("1", "3", "10"),
-    "--relative": ("1e-4",),
-    "--relation": ("add-remove", "replace"),
-    "--group": ("1", "2"),
-    "--json": (),
-}
-_SCHEMES: Final = ("poisson:rate=1/9", "fixed-size:sample=2,population=9", "allocated:rounds=9")
-_SAMPLED: Final = {**_MORE, "--poisson": ("1%", "1/2"), "--scheme": _SCHEMES}
-_PROTOCOL: Final = {"--instance": INSTANCES, "--users": ("12",), "--epsilon": ("1", "1/2")}
-_PROTOCOL_MORE: Final = {
-    "--delta": ("1e-6",),
-    "--honest": ("90%",),
-    "--parameters": ("exact", "paper"),
-    "--precision": ("4",),
-    "--scaling": ("1", "2"),
-    "--coordinates": ("1", "2"),
-    "--failure": ("1e-6",),
-    "--json": (),
-}
-COMMANDS: Final = (
-    Row(
-        words=("sample",),
-        values=((NOISE,),),
-        optional={"-n": ("1", "5"), "--seed": ("1",), "--json": ()},
-    ),
-    Row(words=("pmf",), values=((NOISE,), ("3", "-1")), optional={"--bits": ("64",), "--json": ()}),
-    Row(
-        words=("budget", "epsilon"),
-        options={**_RELEASES, "--delta": ("1e-6", "0")},
-        optional=_SAMPLED,
-    ),
-    Row(words=("budget", "delta"), options={**_RELEASES, "--epsilon": ("1",)}, optional=_SAMPLED),
-    Row(
-        words=("budget", "curve"),
-        options={**_RELEASES, "--points": ("2",)},
-        optional={**_MORE, "--least-delta": ("1e-6",)},
-    ),
-    Row(
-        words=("budget", "calibrate"),
-        options={
-            "--noise": (
-                "discrete-laplace",
-                "discrete-gaussian",
-                "skellam",
-                "polya-difference:shape=0.9",
-                "binomial:probability=1/2",
-                "discrete-gaussian-sum:count=3",
-            ),
-            "--epsilon": ("1",),
-            "--delta": ("1e-3", "0"),
-        },
-        optional={
-            "--sensitivity": ("1", "2"),
-            "--rounds": ("1", "2"),
-            "--honest": ("90%",),
-            "--relation": ("add-remove", "replace"),
-        },
-    ),
-    Row(
-        words=("budget", "returning"),
-        options={"--noise": (NOISE,), "--visits": ("1,2",)},
-        optional={"--delta": ("1e-6",), "--sensitivity": SENSITIVITY, "--poisson": ("1%",)},
-    ),
-    Row(
-        words=("budget", "dpsgd"),
-        options={
-            "--noise-multiplier": ("1.1",),
-            "--batch-size": ("256",),
-            "--examples": ("60000",),
-            "--epochs": ("1",),
-            "--delta": ("1e-5",),
-        },
-        optional={
-            "--sampling": ("poisson", "fixed", "shuffled", "allocated"),
-            "--group": ("1", "2"),
-            "--truncate": ("400",),
-            "--relation": ("add-remove", "replace"),
-            "--json": (),
-        },
-    ),
-    Row(
-        words=("budget", "check"),
-        options={"--event": (EVENT,), "--delta": ("1e-6",), "--says": ("1.5",)},
-        optional={"--relation": ("add-remove", "replace"), "--json": ()},
-        answers=(0, 1, 4),
-    ),
-    Row(
-        words=("budget", "continual"),
-        options={"--horizon": ("8",), "--epsilon": ("1",)},
-        optional={
-            "--delta": ("1e-6",),
-            "--low": ("-1",),
-            "--high": ("2",),
-            "--unit": ("1/2",),
-            "--relation": ("add-remove", "replace"),
-            "--json": (),
-        },
-    ),
-    Row(
-        words=("budget", "matrix"),
-        options={
-            "--strategy": ("tree", "square-root", "banded:bands=3", "toeplitz:c=1 1/2"),
-            "--rounds": ("8",),
-            "--noise": ("gaussian:sigma=4",),
-            "--delta": ("1e-6",),
-        },
-        optional={
-            "--participations": ("2",),
-            "--apart": ("3",),
-            "--sensitivity": ("1", "l2-squared=2"),
-            "--relation": ("add-remove", "replace"),
-            "--json": (),
-        },
-    ),
-    Row(words=("protocol", "plan"), options=_PROTOCOL, optional=_PROTOCOL_MORE),
-    Row(
-        words=("protocol", "simulate"),
-        options=_PROTOCOL,
-        optional={
-            **_PROTOCOL_MORE,
-            "--runs": ("2",),
-            "--dropouts": ("1", "10%"),
-            "--seed": ("1",),
-            "--aggregation": ("ideal", "ideal-per-user"),
-        },
-    ),
+# What fits each value and each option; the options that a command has, its parser knows.
+VALUES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "noise": (NOISE,),
+        "values": ("3", "-1"),
+        "--noise": (NOISE,),
+        "--sensitivity": ("1", "2", "l1=3", "l2-squared=4", "box=1x2"),
+        "--rounds": ("1", "3", "8"),
+        "--relative": ("1e-4",),
+        "--relation": ("add-remove", "replace"),
+        "--group": ("1", "2"),
+        "--poisson": ("1%", "1/2"),
+        "--scheme": ("poisson:rate=1/9", "fixed-size:sample=2,population=9", "allocated:rounds=9"),
+        "--epsilon": ("1", "1/2"),
+        "--delta": ("1e-6", "0"),
+        "--least-delta": ("1e-6",),
+        "--points": ("2",),
+        "--visits": ("1,2",),
+        "--event": (str(Path(__file__).with_name("event.json")),),
+        "--says": ("1.5",),
+        "--noise-multiplier": ("1.1",),
+        "--batch-size": ("256",),
+        "--examples": ("60000",),
+        "--epochs": ("1",),
+        "--sampling": ("poisson", "fixed", "shuffled", "allocated"),
+        "--truncate": ("400",),
+        "--horizon": ("8",),
+        "--low": ("-1",),
+        "--high": ("2",),
+        "--unit": ("1/2",),
+        "--strategy": ("tree", "square-root", "banded:bands=3", "toeplitz:c=1 1/2"),
+        "--participations": ("2",),
+        "--apart": ("3",),
+        "--instance": (
+            *("pure", "renyi", "concentrated", "central", "local"),
+            *("shuffled-pure", "binary-shuffle", "vector-shuffle"),
+        ),
+        "--users": ("12",),
+        "--honest": ("90%",),
+        "--parameters": ("exact", "paper"),
+        "--precision": ("4",),
+        "--scaling": ("1", "2"),
+        "--coordinates": ("1", "2"),
+        "--failure": ("1e-6",),
+        "--dropouts": ("1", "10%"),
+        "--aggregation": ("ideal", "ideal-per-user"),
+        "-n": ("1", "2"),
+        "--seed": ("1",),
+        "--bits": ("64",),
+    }
 )
+OWN: Final[Mapping[tuple[str, str], tuple[str, ...]]] = MappingProxyType(
+    {
+        ("calibrate", "--noise"): (
+            *("discrete-laplace", "discrete-gaussian", "skellam", "polya-difference:shape=0.9"),
+            *("binomial:probability=1/2", "discrete-gaussian-sum:count=3"),
+        ),
+        ("matrix", "--noise"): ("gaussian:sigma=4",),
+    }
+)
+ALWAYS: Final = {"--points", "--noise-multiplier", "--epochs", "--visits", "--noise"}
+r"""Of the options that the parser does not require; about half of the others are omitted."""
+
+ONE_OF: Final = (
+    *(("--poisson", "--scheme"), ("--noise", "--epsilon"), ("--noise-multiplier", "--epsilon")),
+    *(("--epochs", "--rounds"), ("--visits", "--rounds")),
+)
+r"""Pairs of options that exclude one another where the parser does not require both."""
+
+OMITTED: Final = {"--within", "--certificate", "--plot", "--evidence"}
+r"""Options that write files, and the time that every line has."""
+
+TRAINING: Final = {"--batch-size", "--examples", "--epochs"}
+r"""Belong together: ``dpcore budget dpsgd`` has them alone."""
+
+TYPED: Final = {
+    words: command
+    for words, command in COMMANDS.items()
+    if words in {("sample",), ("pmf",)} or (words[1:] and words[0] in {"budget", "protocol"})
+}
 r"""The commands that the fuzzer types."""
 
 
-def line(rng: Random, row: Row | None = None) -> list[str]:
+def line(rng: Random, words: tuple[str, ...]) -> list[str]:
     r"""Return a command line with one or two hostile values; equal ``rng`` give equal lines."""
-    row = rng.choice(COMMANDS) if row is None else row
-    chosen = dict(row.options)
-    chosen |= {name: value for name, value in row.optional.items() if rng.random() < 0.5}
-    places = [str(i) for i in range(len(row.values))] + [name for name, of in chosen.items() if of]
+    chosen = {one.opts[0]: one for one in TYPED[words].params if OMITTED.isdisjoint(one.opts)}
+    for name, one in [*chosen.items()]:
+        omitted = name not in ALWAYS and rng.random() < 0.5
+        if not one.required and (omitted or (words[-1] == "calibrate" and name in TRAINING)):
+            del chosen[name]
+    for pair in ONE_OF:
+        given = [name for name in pair if name in chosen and not chosen[name].required]
+        if given and chosen.keys() >= set(pair):
+            del chosen[rng.choice(given)]
+    places = [name for name, one in chosen.items() if not getattr(one, "is_flag", False)]
     hostile = set(rng.sample(places, min(len(places), rng.choice((0, 1, 1, 1, 2)))))
-    words = [*row.words, "--within", SECONDS]
-    for i, value in enumerate(row.values):
-        words.append(_value(rng, value, hostile=str(i) in hostile))
-    for name, of in chosen.items():
-        words += [name, *([_value(rng, of, hostile=name in hostile)] if of else [])]
-    return words
+    typed = [*words, "--within", SECONDS]
+    for name in chosen:
+        typed += [name] if name.startswith("-") else []
+        if name in places:
+            fitting = OWN.get((words[-1], name)) or VALUES[name]
+            typed.append(_value(rng, fitting, hostile=name in hostile))
+    return typed
 
 
 def _value(rng: Random, sane: tuple[str, ...], *, hostile: bool) -> str:

@@ -203,12 +203,6 @@ def run_page(page: str, markdown: str, folder: Path, warm: Warm | None = None) -
     return count
 
 
-def first_example(page: str, markdown: str) -> Block | None:
-    """Return the first block of a page that a reader can run."""
-    found = (b for b in blocks(page, markdown) if b.language in {"python", "console"})
-    return next(found, None)
-
-
 def run_alone(block: Block, folder: Path) -> None:
     """Run one block in new processes, in a folder without access to this tree.
 

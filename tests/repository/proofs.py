@@ -184,11 +184,6 @@ def _defines(node: ast.AST) -> set[str]:
             return set()
 
 
-@cache
-def _normal_definition(node: ast.AST) -> str:
-    return _normal(node)
-
-
 def _normal(node: object) -> str:
     # Not `ast.dump`: its omitted fields differ between versions of Python. Here an empty field is
     # always omitted, so that a field added to the grammar changes no hash.
@@ -211,6 +206,9 @@ def _normal(node: object) -> str:
     return f"{type(node).__name__}({','.join(fields)})"
 
 
+_normal_definition = cache(_normal)
+
+
 def complaints(page: Path, root: Path = ROOT) -> list[str]:
     """Return the reasons why this page does not match the current code; empty if it matches."""
     try:
@@ -223,13 +221,13 @@ def complaints(page: Path, root: Path = ROOT) -> list[str]:
             now = code_hash(line.name, root)
         except ProofError as error:
             found.append(f"{page.name}: {error}")
-            continue
-        if line.read_with != now:
-            found.append(
-                f"{page.name}: {line.name} is {now}, the page was read with {line.read_with}: "
-                f"read the proof against the code, then "
-                f"python -m tests.repository.proofs --update {PAGES}/{page.name}"
-            )
+        else:
+            if line.read_with != now:
+                found.append(
+                    f"{page.name}: {line.name} is {now}, the page was read with {line.read_with}: "
+                    f"read the proof against the code, then "
+                    f"python -m tests.repository.proofs --update {PAGES}/{page.name}"
+                )
     return found
 
 

@@ -1,4 +1,4 @@
-"""Tests of `tests.alpha_budget`: one budget of false alarms per run, with a printed summary."""
+"""Tests of the settings of a run: one budget of false alarms, and some cases only at night."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.alpha_budget import BUDGET, TOTAL
-from tests.day_and_nightly import by_day
 from tests.support.run_command import pytest_alone
 
 ROOT = Path(__file__).parents[2]
@@ -22,23 +21,41 @@ def test_the_run_has_one_budget() -> None:
     assert BUDGET.total == TOTAL * Fraction(os.environ.get("ALPHA_SHARE", "1"))
 
 
-@by_day(1)
-@pytest.mark.parametrize(("second", "passed"), [("4e-7", True), ("7e-7", False)])
-def test_a_run_that_exceeds_the_alpha_budget_fails_and_every_run_prints_its_total(
-    tmp_path: Path, second: str, passed: bool
+CASES = """
+import pytest
+from tests.day_and_nightly import by_day, effort
+
+@by_day(3)
+@pytest.mark.parametrize("n", [*range(8), pytest.param(8, marks=pytest.mark.nightly)])
+def test_cases(n): print("case", n)
+
+@by_day(5)
+@pytest.mark.parametrize("n", range(2))
+def test_few(n): pass
+
+def test_effort(): assert effort(1, 9) == EXPECTED
+"""
+
+
+@pytest.mark.parametrize("by_day", [True, False], ids=["by day", "by night"])
+def test_a_run_without_a_choice_of_marks_runs_everything_within_one_budget(
+    tmp_path: Path, by_day: bool
 ) -> None:
-    """Two modules share one budget; together they may not exceed its total."""
-    body = (
-        "from tests.alpha_budget import buy_alpha\ndef test_it(): buy_alpha({name!r}, {alpha!r})\n"
-    )
-    for name, alpha in {"first": "5e-7", "second": second}.items():
-        (tmp_path / f"test_{name}.py").write_text(body.format(name=name, alpha=alpha))
-    run = pytest_alone(tmp_path)
-    assert run.returncode == (0 if passed else 1), run.stdout + run.stderr
-    account = "2 purchases spent 9e-7" if passed else "1 purchase spent 5e-7"
-    assert account in run.stdout
-    if not passed:
-        assert "'second' needs alpha = 7e-7, but only 5e-7 of 1e-6 is left" in run.stdout
+    """Two modules of each run share one budget, and by day exceed it together."""
+    (tmp_path / "test_it.py").write_text(CASES.replace("EXPECTED", "1" if by_day else "9"))
+    for name, alpha in {"first": "5e-7", "second": "7e-7" if by_day else "4e-7"}.items():
+        (tmp_path / f"test_{name}.py").write_text(
+            "from tests.alpha_budget import buy_alpha\n"
+            f"def test_{name}(): buy_alpha({name!r}, {alpha!r})\n"
+        )
+    run = pytest_alone(tmp_path, "-s", "-m", "not nightly" if by_day else "")
+    told = run.stdout + run.stderr
+    assert ("1 failed, 7 passed, 6 deselected" if by_day else "14 passed") in told, told
+    assert ("wait for the night" in told) is by_day
+    cases = {line[-1] for line in told.splitlines() if "case " in line}
+    assert cases == ({"0", "4", "7"} if by_day else {str(n) for n in range(9)})
+    assert ("1 purchase spent 5e-7" if by_day else "2 purchases spent 9e-7") in told
+    assert ("'second' needs alpha = 7e-7, but only 5e-7 of 1e-6 is left" in told) is by_day
 
 
 def test_the_parts_of_a_run_cover_all_tests_and_share_one_budget(

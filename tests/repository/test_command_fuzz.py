@@ -2,21 +2,22 @@ r"""Fuzz tests of ``dpcore``: every line gives a result or a one-line error; no 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 import pytest
 
 import dpcore.cli.app
-from tests.day_and_nightly import by_day
-from tests.repository.command_grammar import COMMANDS, HOSTILE, Row, line
-from tests.support.run_command import Answer, python, typed
+from tests.day_and_nightly import by_day, effort
+from tests.repository.command_grammar import HOSTILE, TYPED, line
+from tests.support.run_command import Answer, typed
 
-SHORT, LONG = 2, 100
+LINES = effort(2, 8)
 
 
-def wrong(answer: Answer, answers: tuple[int, ...] = (0,)) -> str | None:
-    r"""Return the fault of an answer, or None."""
-    if answer.code not in (*answers, 2):
+def wrong(answer: Answer, words: Sequence[str]) -> str | None:
+    r"""Return the fault of the answer to a command, or None."""
+    if answer.code not in ((0, 1, 2, 4) if words[:2] == ("budget", "check") else (0, 2)):
         return f"exit code {answer.code}: {answer.err[:200]}"
     if "Traceback" in answer.err or answer.err.count("\n") > 1:
         return f"more than one line of error: {answer.err[:200]}"
@@ -25,24 +26,14 @@ def wrong(answer: Answer, answers: tuple[int, ...] = (0,)) -> str | None:
     return None
 
 
-def test_every_command_has_its_row() -> None:
-    # A new command of these groups needs one more row of the table.
-    rows = {row.words for row in COMMANDS}
-    words: set[tuple[str, ...]] = {("sample",), ("pmf",)}
-    for group in ("budget", "protocol"):
-        loaded = dpcore.cli.app._load(dpcore.cli.app._registered()[group])
-        words |= {(group, name) for name in loaded.commands}
-    assert rows == words
-
-
-@pytest.mark.parametrize("row", COMMANDS, ids=lambda row: "-".join(row.words))
+@pytest.mark.parametrize("words", TYPED, ids="-".join)
 def test_hostile_command_lines_are_answered_or_refused(
-    row: Row, capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     rng = Random(12)
-    for _ in range(SHORT):
-        words = line(rng, row)
-        assert (wrong(typed(capsys, *words), row.answers), words) == (None, words)
+    for _ in range(LINES):
+        asked = line(rng, words)
+        assert (wrong(typed(capsys, *asked), words), asked) == (None, asked)
 
 
 @by_day(16)
@@ -59,7 +50,7 @@ def test_every_hostile_value_of_a_fast_option_is_answered_or_refused(
         ["budget", "delta", "--noise", law, "--epsilon", value],
         ["budget", "calibrate", "--noise", "discrete-laplace", "--epsilon", value],
     ):
-        assert (wrong(typed(capsys, *words)), words) == (None, words)
+        assert (wrong(typed(capsys, *words), words), words) == (None, words)
 
 
 def test_a_failing_command_is_detected(
@@ -69,18 +60,5 @@ def test_a_failing_command_is_detected(
         raise RuntimeError("slip")
 
     monkeypatch.setattr(dpcore.cli.app, "read_law", broken)
-    found = wrong(typed(capsys, *line(Random(1), COMMANDS[0])))
-    assert found is not None
-    assert "70" in found
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(LONG))
-def test_hostile_command_lines_in_real_processes_are_answered_or_refused(seed: int) -> None:
-    start = "import dpcore.cli.app; dpcore.cli.app.main()"
-    rng = Random(seed)
-    row = rng.choice(COMMANDS)
-    words = line(rng, row)
-    ended = python("-c", start, *words)
-    answer = Answer(code=ended.returncode, out=ended.stdout, err=ended.stderr)
-    assert (wrong(answer, row.answers), words) == (None, words)
+    asked = ("sample", "discrete-laplace:scale=1")
+    assert "70" in str(wrong(typed(capsys, *asked), asked))

@@ -186,23 +186,23 @@ def wide(figure: Figure, place: Any, **options: Any) -> None:
 
 @by_day(2)
 @pytest.mark.parametrize(
-    ("drawn", "stand_ins", "fault"),
+    ("drawn", "name", "stand_in", "fault"),
     [
-        (exact, {"number_log_axes": void}, "a formula: $"),
-        (exact, {"fold": void}, "outside: P = a_long"),
-        (epochs, {"outside_legend": wide}, "outside: noise multiplier"),
-        (epochs, {"outside_legend": void}, "not in the legend: noise multiplier 2"),
+        (exact, "number_log_axes", void, "a formula: $"),
+        (exact, "fold", void, "outside: P = a_long"),
+        (epochs, "outside_legend", wide, "outside: noise multiplier"),
+        (epochs, "outside_legend", void, "not in the legend: noise multiplier 2"),
     ],
 )
 def test_an_illegible_figure_is_detected(
     drawn: Callable[[Path], None],
-    stand_ins: dict[str, Any],
+    name: str,
+    stand_in: Callable[..., None],
     fault: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name, stand_in in stand_ins.items():
-        monkeypatch.setattr(module, name, stand_in)
+    monkeypatch.setattr(module, name, stand_in)
     with looked_at(monkeypatch) as found:
         drawn(tmp_path / "a.svg")
     assert [one for one in found if one.startswith(fault)]

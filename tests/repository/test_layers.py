@@ -1,4 +1,4 @@
-"""Tests of the import contracts: they hold for this tree, and fail for forbidden imports."""
+"""Tests of the import contracts, which `make lint` checks: they fail for forbidden imports."""
 
 from __future__ import annotations
 
@@ -66,12 +66,6 @@ def inside(package: str) -> set[tuple[str, str]]:
     wide = next(floor for floor in floors if len(floor) > 1)
     pairs = [(floors[-1][0], floors[0][0]), (wide[0], wide[1])]
     return {(f"{package}.{a}", f"{package}.{b}") for a, b in pairs}
-
-
-def test_the_import_contracts_hold_for_this_tree() -> None:
-    run = lint(ROOT)
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert KEPT in run.stdout
 
 
 def test_allowed_imports_break_no_contract(tmp_path: Path) -> None:

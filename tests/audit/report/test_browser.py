@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.support.audit.browser import Shown, needs_browser, show
+from tests.support.audit.browser import needs_browser, show
 from tests.support.audit.html_documents import (
     COMMAND,
     DOCUMENTS,
@@ -19,11 +18,6 @@ from tests.support.audit.html_documents import (
     refuted,
     shown_of,
 )
-
-ROOT = Path(__file__).parents[3]
-
-# Each document is opened once in a browser. Most of the start-up is waiting, so several run in
-# parallel.
 
 LOOKS: dict[str, dict[str, Any]] = {
     "refuted": {},
@@ -49,32 +43,16 @@ SEEN: dict[str, list[str]] = {
     "proven": ["exactly 1 on this pair (proven)", "proven from their exact distributions"],
     "failed": [NASTY, "raised ValueError: <b>no</b> (dataset B, run 97)"],
 }  # fmt: skip
-FIGURES = {"proven": 1}
-
-
-@pytest.fixture(scope="module")
-def browsed(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Shown]:
-    """The rendered documents of the selected cases."""
-    folder = tmp_path_factory.mktemp("pages")
-    cases = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
-    pages = {name: shown_of(name) for name in LOOKS if {"name": name} in cases}
-    with ThreadPoolExecutor(4) as threads:
-        opened = {
-            name: threads.submit(show, document, folder, name, **LOOKS[name])
-            for name, document in pages.items()
-        }
-        return {name: found.result() for name, found in opened.items()}
 
 
 @pytest.mark.nightly
 @needs_browser
 @pytest.mark.parametrize("name", LOOKS)
-def test_a_browser_renders_the_page_without_network_requests(
-    name: str, browsed: dict[str, Shown]
-) -> None:
-    document, seen = DOCUMENTS[name]().to_json(), browsed[name]
+def test_a_browser_renders_the_page_without_network_requests(name: str, tmp_path: Path) -> None:
+    from matplotlib.image import imread
+
+    document = DOCUMENTS[name]().to_json()
+    seen = show(shown_of(name), tmp_path, name, **LOOKS[name])
     assert seen.requests == ()
     assert seen.complaints == ()
     for words in (VERDICTS[name], *SEEN[name]):
@@ -85,23 +63,17 @@ def test_a_browser_renders_the_page_without_network_requests(
             f"{witness['inside_a']} of {witness['runs_a']} runs on dataset A, "
             f"{witness['inside_b']} of {witness['runs_b']} on dataset B"
         ) in seen.text
-    assert seen.dom.count("<svg") == FIGURES.get(name, 3)
+    assert seen.dom.count("<svg") == (1 if name == "proven" else 3)
     if document.get("histogram"):
         cells = document["histogram"]["bins"]
         bars = [found for found in seen.ids if found.startswith("histogram-bar-")]
         assert len(bars) == sum((c["count_a"] > 0) + (c["count_b"] > 0) for c in cells)
         marked = any(found.startswith("histogram-witness-") for found in seen.ids)
         assert marked == any(c["in_witness"] != "none" for c in cells)
-    picture = pixels(seen)
+    picture = np.asarray(imread(seen.picture))[..., :3]
     assert picture.shape[:2] == (seen.height, seen.width)
     assert len(np.unique(picture @ [1.0, 2.0, 4.0])) > 20, "next to nothing is drawn"
     assert bool(picture[0, 0].mean() < 0.2) is LOOKS[name].get("dark", False)
-
-
-def pixels(seen: Shown) -> Any:
-    from matplotlib.image import imread
-
-    return np.asarray(imread(seen.picture))[..., :3]
 
 
 @pytest.mark.nightly

@@ -118,8 +118,5 @@ def test_the_hull_is_convex_and_the_claimed_curve_passes_through_its_points() ->
         lines = [0.0, 0.9 - math.e * x, (0.9 - x) / math.e, 0.7 - x]
         assert y == pytest.approx(max(lines))
     assert claimed_tradeoff([]) == []
-
-
-def test_too_few_runs_give_no_band() -> None:
-    assert tradeoff_band([1.0, 2.0], [False, True], learned=2) is None
-    assert tradeoff_band([1.0, 2.0], [False, True], learned=0) is None
+    for learned in (0, 2):  # too few runs give no band
+        assert tradeoff_band([1.0, 2.0], [False, True], learned=learned) is None

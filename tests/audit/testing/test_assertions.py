@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import signal
 from dataclasses import replace
 from fractions import Fraction
@@ -28,7 +27,6 @@ from dpcore import DiscreteLaplace, Sensitivity
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.rounding import down
 from tests.alpha_budget import buy_alpha
-from tests.support.audit.command import hearing_ctrl_c
 from tests.support.dpcore.mutants import mutated
 
 DRAWN = itertools.count()
@@ -93,21 +91,21 @@ def test_a_missing_seed_is_drawn_and_printed() -> None:
     seeds = set()
     for _ in range(2):
         with pytest.raises(Refuted, match=r"seed=\d+\)") as failure:
-            assert_private(broken, "epsilon=1", pairs=[(0, 1)], runs=2000)
+            assert_private(broken, "epsilon=1", pairs=[(0, 1)], runs=500, alpha="1e-3")
         assert isinstance(failure.value.report, AuditReport)
         seeds.add(failure.value.report.seed)
     assert len(seeds) == 2  # equal with probability 2^-32
 
 
-@pytest.mark.parametrize("target", [DiscreteLaplace(scale=1), "discrete-laplace:scale=1"])
-def test_a_known_law_is_proven_or_refuted_without_runs(target: Any) -> None:
-    (report,) = assert_private(target, Claim(epsilon=1), pair=(0, 1))
-    assert (report.verdict, report.runs) == ("proven", 0)
-    with pytest.raises(Refuted, match="witness: output") as failure:
-        assert_private(target, Claim(epsilon="0.999"), pairs=[(0, 1)])
-    assert isinstance(failure.value.report, AuditReport)
-    assert isinstance(failure.value.report.witness, ExactWitness)
-    assert "p-value" not in str(failure.value)
+def test_a_known_law_is_proven_or_refuted_without_runs() -> None:
+    for target in (DiscreteLaplace(scale=1), "discrete-laplace:scale=1"):
+        (report,) = assert_private(target, Claim(epsilon=1), pair=(0, 1))
+        assert (report.verdict, report.runs) == ("proven", 0)
+        with pytest.raises(Refuted, match="witness: output") as failure:
+            assert_private(target, Claim(epsilon="0.999"), pairs=[(0, 1)])
+        assert isinstance(failure.value.report, AuditReport)
+        assert isinstance(failure.value.report.witness, ExactWitness)
+        assert "p-value" not in str(failure.value)
 
 
 def test_too_few_runs_to_refute_anything_are_refused() -> None:
@@ -142,20 +140,6 @@ def test_a_wrong_pair_or_a_failing_target_is_not_a_refutation(
     with pytest.raises((InvalidParameter, TargetFailed)) as refused:
         assert_private(target, "epsilon=1", **given)
     assert str(refused.value).startswith(told)
-
-
-def test_ctrl_c_ends_the_run_and_not_the_test() -> None:
-    calls = []
-
-    def interrupted(value: int) -> int:
-        calls.append(value)
-        if len(calls) == 300:
-            os.kill(os.getpid(), signal.SIGINT)
-        return value
-
-    with hearing_ctrl_c(), pytest.raises(KeyboardInterrupt):
-        assert_private(interrupted, "epsilon=1", pairs=[(0, 1)], runs=5000)
-    assert len(calls) >= 300
 
 
 def test_an_alarm_of_the_test_runner_stays_active() -> None:
@@ -205,29 +189,22 @@ def test_a_query_within_its_sensitivity_passes() -> None:
         (lambda x: (x, 2 * x), (0, 1), Sensitivity.l2_squared(4), "changes by 5"),
         (lambda x: (2 * x, 0), (0, 1), Sensitivity.box((1, 2)), r"changes by \(2, 0\)"),
         (lambda x: x, ([1], [1, 2]), Sensitivity.l1(9), "changes the number of its answers"),
+        (float, (0, 1), 1, "the answer of the query = 0.0"),
+        (lambda x: np.array([0.5]), (0, 1), 1, "the answer of the query = array"),
+        (lambda x: True, (0, 1), 1, "the answer of the query = True"),
+        (lambda x: (x, x), (0, 1), 1, "write Sensitivity.l1"),
+        (lambda x: (x, x), (0, 1), Sensitivity.box((1, 1, 1)), "for each of the 2 answers"),
+        (lambda x: x, (0, 1), 0, "sensitivity = 0"),
+        (lambda x: x + next(DRAWN), (0, 1), 1, "gives two different answers on one dataset"),
     ],
 )
-def test_a_query_beyond_its_sensitivity_fails(query: Any, pair: Any, bound: Any, told: str) -> None:
-    for both in (pair, pair[::-1]):
-        with pytest.raises(Refuted, match=told):
+def test_a_query_beyond_its_sensitivity_or_without_one_fails(
+    query: Any, pair: Any, bound: Any, told: str
+) -> None:
+    wanted = Refuted if "changes" in told else InvalidParameter
+    for both in (pair, pair[::-1]) if wanted is Refuted else (pair,):
+        with pytest.raises(wanted, match=told):
             assert_sensitivity(query, [both], bound)
-
-
-@pytest.mark.parametrize(
-    ("query", "bound", "told"),
-    [
-        (float, 1, "the answer of the query = 0.0"),
-        (lambda x: np.array([0.5]), 1, "the answer of the query = array"),
-        (lambda x: True, 1, "the answer of the query = True"),
-        (lambda x: (x, x), 1, "write Sensitivity.l1"),
-        (lambda x: (x, x), Sensitivity.box((1, 1, 1)), "one bound for each of the 2 answers"),
-        (lambda x: x, 0, "sensitivity = 0"),
-        (lambda x: x + next(DRAWN), 1, "gives two different answers on one dataset"),
-    ],
-)
-def test_a_query_without_integer_sensitivity_is_refused(query: Any, bound: Any, told: str) -> None:
-    with pytest.raises(InvalidParameter, match=told):
-        assert_sensitivity(query, [(0, 1)], bound)
 
 
 def test_the_alpha_budget_refuses_to_exceed_its_total() -> None:
@@ -250,11 +227,8 @@ def test_the_alpha_budget_refuses_to_exceed_its_total() -> None:
         AlphaBudget(0)
     with pytest.raises(InvalidParameter, match="tests"):
         equal_share("1e-3", 0)
-
-
-def test_printed_alphas_are_rounded_up() -> None:
-    for alpha in map(Fraction, ("1/3", "1/7000", "2/3", "9999/10000", "1e-30", "0.123456")):
-        assert alpha <= Fraction(format_up(alpha)) < alpha * 101 / 100
+    for share in map(Fraction, ("1/3", "1/7000", "2/3", "9999/10000", "1e-30", "0.123456")):
+        assert share <= Fraction(format_up(share)) < share * 101 / 100  # printed rounded up
 
 
 def test_a_failure_message_explains_its_bound_and_floating_point_leaks() -> None:

@@ -19,12 +19,7 @@ from tests.support.audit.plugin_runs import HEAD, PLUGIN, ROOT, Ran, mutant, ran
 # Half of the alpha for each of the two suites whose audits must not refute.
 ALPHA = buy_alpha("pytest plugin: small suites of correct mechanisms", "2e-9") / 2
 
-TESTS = effort(30, 200)
-MANY = f"""
-@pytest.mark.parametrize("i", range({TESTS}))
-@pytest.mark.dp
-def test_it(dp, i): uniform(dp.buy())
-"""
+TESTS = effort(12, 200)
 
 
 def test_a_suite_of_many_audits_has_its_stated_false_alarm_rate(tmp_path: Path) -> None:
@@ -48,16 +43,6 @@ def test_it(dp, i):
     )
 
 
-WHOLE = ("share = equal_share(run.alpha, run.collected * copies)", "share = run.alpha")
-
-
-def test_the_budget_refuses_a_test_that_takes_the_whole_alpha(tmp_path: Path) -> None:
-    run = ran(tmp_path, MANY, "-q", "--tb=line", "--dp-seed", "1", plugin=mutant(tmp_path, *WHOLE))
-    assert run.code == 1
-    assert "needs alpha = 1e-3, but only 0 of 1e-3 is left" in run.out
-    assert f"{TESTS - 1} failed, 1 passed" in run.out
-
-
 def test_a_broken_mechanism_fails_with_its_witness_and_how_to_repeat_it(tmp_path: Path) -> None:
     body = """
 @audits
@@ -72,36 +57,25 @@ def test_fit(dp):
     run = ran(tmp_path, body, "--dp-seed", "5", "--dp-alpha", str(ALPHA))
     assert (run.code, "2 failed, 1 passed" in run.out) == (1, True), run.out
     told = re.search(r"broken violates epsilon=1 on the pair \(0, 1\): .*", run.out)
+    witness = re.search(r"witness: output .*: \d+ of \d+ runs on dataset A, \d+ of .*", run.out)
     assert told
-    witnesses = re.findall(r"witness: .*", run.out)
-    assert re.search(
-        r"output .*: \d+ of \d+ runs on dataset A, \d+ of \d+ on dataset B", witnesses[0]
-    )
+    assert witness
     assert "does not draw from discrete-laplace:scale=9" in run.out
     assert "def assert_private" not in run.out  # the traceback ends in the test, not in the library
     (again,) = re.findall(r"again: pytest (test_suite.py::test_broken) (.*)", run.out)
     assert again[1].strip() == "--dp-seed 5 --dp-alpha 1/3000000000 --dp-effort quick"
     alone = ran(tmp_path, body, again[0], *again[1].split())
-    assert alone.code == 1
-    assert told[0] in alone.out
-    assert witnesses[0] in alone.out
+    assert (alone.code, told[0] in alone.out, witness[0] in alone.out) == (1, True, True)
 
 
 REFUSED = {
     "epsilon=-1, pair=(0, 1)": "epsilon = -1: must be >= 0",
-    "epsilon=float('nan')": "epsilon = nan: must be a finite number",
-    "epsilon=1, delta=1": "delta = 1: must lie in [0, 1)",
     "delta='1e-6'": "delta = 1e-6: requires epsilon",
     "epsilon=1, claim='epsilon=1'": "epsilon = 1: is given together with claim",
-    "claim='privacy'": "claim = privacy: the accepted forms are",
-    "epsilon=1, relation='cousins'": "relation = cousins: must be",
     "epsilon=1, pair=3": "pair = 3: must be two datasets, e.g. (0, 1)",
     "epsilon=1, pairs=[]": "pairs = []: must be a list of pairs",
-    "epsilon=1, pair=(0, 1), pairs=[(0, 1)]": "pair = (0, 1): is given together with pairs",
-    "epsilon=1, runs=0": "runs = 0: must be a whole number from 1 to",
     "epsilon=1, audits=0.5": "audits = 0.5: must be",
     "epsilon=1, features='sign'": "features = sign: must be a list, e.g. ['sign']",
-    "epsilon=1, features=['sing']": "feature = sing: ",
     "epsilom=1": "epsilom = 1: is not a keyword of dp; allowed are claim, epsilon",
     "1": "dp = (1,): takes only keywords: write @pytest.mark.dp(epsilon=1, pair=(0, 1))",
 }
@@ -235,20 +209,24 @@ def test_shares_are_fixed_at_collection_and_do_not_depend_on_selection(
     )
 
 
-@by_day(1)
+WHOLE = ("share = equal_share(run.alpha, run.collected * copies)", "share = run.alpha")
+SUM, LAST = "sum(run.audited.values(), Fraction())", "self.audited.get(test, Fraction()) + price"
+
+
+@by_day(2)
 @pytest.mark.parametrize(
     ("old", "new"),
-    [
-        ("sum(run.audited.values(), Fraction())", "max(run.audited.values())"),
-        ("self.audited.get(test, Fraction()) + price", "price"),
-    ],
-    ids=["the largest for the sum", "the last for the sum"],
+    [WHOLE, (LAST, "price"), (SUM, "max(run.audited.values())")],
+    ids=["the whole for a share", "the last for the sum", "the largest for the sum"],
 )
-def test_a_summary_line_below_the_spent_alpha_is_detected(
+def test_a_share_that_is_too_large_or_a_line_below_the_spent_alpha_is_detected(
     tmp_path: Path, old: str, new: str
 ) -> None:
     run = ran(tmp_path, SHARED, plugin=mutant(tmp_path, old, new))
-    assert truth(tmp_path, run.line)[0] is False
+    if new == WHOLE[1]:
+        assert "needs alpha = 1e-3, but only 0 of 1e-3 is left" in run.out
+    else:
+        assert truth(tmp_path, run.line)[0] is False
 
 
 def test_a_test_collected_twice_is_counted_twice_and_each_run_has_a_new_seed(
@@ -318,31 +296,19 @@ def test_the_example_suite_passes() -> None:
     assert re.search(r"dp: \d+ statistical tests ran, of \d+ collected: .* at most 1e-8", run.line)
 
 
-HEAVY = (
-    "numpy",
-    "scipy",
-    "dpcore.noise",
-    "accounting",
-    "audit.report",
-    "audit.targets",
-    "audit.sample_layer",
-)
-
-CONFTEST = f"""
+CONFTEST = """
 import sys
+heavy = ("numpy", "scipy", "dpcore.noise", "accounting", "audit.report", "audit.targets")
 def pytest_sessionfinish(session):
     print()
-    print("loaded:", *(name for name in {HEAVY!r} if name in sys.modules))
+    print("loaded:", *(name for name in (*heavy, "audit.sample_layer") if name in sys.modules))
 """
 QUIET = "def test_it(): pass\n"
-MARKED = (
-    HEAD
-    + """
+MARKED = f"""{HEAD}
 from dpcore import DiscreteLaplace
 @pytest.mark.dp(epsilon=1, pair=(0, 1), runs=2000)
 def test_it(dp): dp.audit(kept)
 """
-)
 
 
 def installed(folder: Path, *options: str, body: str = QUIET, plugin: str | None = None) -> Ran:
