@@ -18,9 +18,9 @@ from bandits.policies.successive_elimination import BatchedElimination, DpSe
 from bandits.privatizers.batch_sums import SumPrivatizer, Trust
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.regret import ArmRegret
-from bandits.worlds.arm_environments import Bernoulli, ClippedNormal, Environment
+from bandits.worlds.arm_environments import Bernoulli, Environment
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
-from tests.support.bandits.worlds import Counted, Given, played
+from tests.support.bandits.worlds import Counted, played
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refused
 
@@ -58,15 +58,6 @@ class Script(Policy[tuple[int, ...]]):
 
 def run_of(policy: Script, horizon: int, *checkpoints: int, world: Environment = EASY) -> Run:
     return played(policy, world, horizon, checkpoints=checkpoints)
-
-
-def test_regret_is_gap_times_pulls_at_every_checkpoint() -> None:
-    script = Script(batches=(Pulls((4, 2, 0)), Pulls((0, 3, 5)), Commit(2)))
-    run = run_of(script, 20, 1, 4, 5, 6, 9, 10, 14, 20)
-    # Gaps .5, 0, .25; arms are pulled in rising order.
-    assert run.regret == (0.5, 2.0, 2.0, 2.0, 2.0, 2.25, 3.25, 4.75)
-    assert (run.pulls, run.batches, run.regret_per_round) == ((4, 5, 11), 2, 4.75 / 20)
-    assert run_of(script, 20).checkpoints == (20,)
 
 
 def by_hand(order: list[int], gaps: tuple[float, ...], checkpoints: tuple[int, ...]) -> list[float]:
@@ -144,17 +135,6 @@ def test_a_batch_cut_by_the_horizon_releases_nothing_and_charges_nobody(
     assert [release.batch for release in run.releases] == [
         f"script/{name}" for name in names[: 2 * whole]
     ]
-
-
-def test_the_same_seeds_give_the_same_run() -> None:
-    policy = BatchedElimination(privatizer=private(), radius=Given(beta=0.1))
-
-    def once(*checkpoints: int) -> Run:
-        return played(policy, ClippedNormal(centers=(0.4, 0.6)), 3000, checkpoints=checkpoints)
-
-    assert once() == once()
-    assert once(10, 3000).pulls == once().pulls
-    assert hash(once()) == hash(once())
 
 
 def test_noise_is_private_by_default(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,20 +156,6 @@ def test_runs_played_together_equal_single_runs(name: CucbName, release: str) ->
         assert run.numbers == 530 * policy.privatizer.sent
 
 
-def test_with_one_base_arm_per_round_ldp1_equals_ldp2() -> None:
-    def both(world: BitWorld) -> tuple[Run, Run]:
-        first, second = (
-            played(cucb(name, world.of, horizon=400, epsilon=1), world, 7)
-            for name in ("cucb-ldp1", "cucb-ldp2")
-        )
-        return replace(first, policy="", releases=()), replace(second, policy="", releases=())
-
-    first, second = both(top_k(1, 5, 1))
-    assert first == second
-    first, second = both(top_k(1, 5, 2))
-    assert first.pulls != second.pulls
-
-
 @by_day(3)
 @pytest.mark.parametrize(
     ("make", "arms", "size"),

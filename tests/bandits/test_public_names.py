@@ -6,44 +6,32 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
 import pytest
 
 import bandits
-from accounting.convert_guarantees import as_pure
-from accounting.errors import NotDerived
-from accounting.guarantees.stated_guarantees import Assumed, Pure, PureBound
-from bandits import Environment, Policy, Privatizer, cz_instance, play
 from bandits.actions import Actions, LinearModel
-from bandits.batch import Ask, Commit, Encoding, Plays, Pulls, Released
+from bandits.batch import Ask, Encoding, Plays
 from bandits.combinatorial_rewards_and_oracles import AtLeastOne, Problem
 from bandits.elimination_radii import ExactRadius, PaperRadius
 from bandits.policies.combinatorial_ucb import cucb
 from bandits.policies.linear_phased_elimination import PhasedElimination
-from bandits.policies.policy import Choice
 from bandits.policies.registry import Setting
 from bandits.policies.successive_elimination import BatchedElimination, DpSe, ShuffleElimination
 from bandits.privatizers.batch_sums import BitPrivatizer, PureShufflePrivatizer, SumPrivatizer
 from bandits.privatizers.continual_sums_per_arm import StreamPrivatizer
-from bandits.privatizers.deployment import ALL_HONEST, SUM_ONLY, Deployment, Relaxed
+from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.privatizer import Unprotected
 from bandits.privatizers.returning_users import SteadyPrivatizer
 from bandits.privatizers.vector_averages import AveragePrivatizer
 from bandits.super_arms import Unions
 from bandits.worlds.combinatorial import BitWorld
 from bandits.worlds.linear import LinearWorld
-from dpcore import DiscreteLaplace
-from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.laws.skellam import Skellam
-from dpcore.protocols.noisy_sums import AggregatedSum, ShuffledPure
-from dpcore.sampling.rng import SeededRng
-from tests.support.bandits.worlds import not_none
 from tests.support.dpcore.refusals import refused
 
 
@@ -69,123 +57,6 @@ def test_a_run_of_new_users_does_not_import_the_ledger() -> None:
     words = [sys.executable, "-W", "error", "-c", LOOK]
     run = subprocess.run(words, capture_output=True, text=True, check=True)
     assert (run.stdout, run.stderr) == ("[]\n[]\n", "")
-
-
-@pytest.mark.parametrize(
-    ("kind", "missing", "given"),
-    [
-        (BatchedElimination, "privatizer", {}),
-        (ShuffleElimination, "privatizer", {}),
-        (SumPrivatizer, "epsilon", {"trust": "pure", "failure": "1e-6"}),
-        (BitPrivatizer, "epsilon", {"delta": "1e-6"}),
-    ],
-)
-def test_arguments_without_a_default_are_required(
-    kind: type[object], missing: str, given: dict[str, object]
-) -> None:
-    with pytest.raises(TypeError, match=f"missing 1 required keyword-only argument: '{missing}'"):
-        kind(**given)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shared(Privatizer):
-    """Laplace noise for epsilon = 1/2 in 16 steps, shared by the users."""
-
-    name: str = "shared"
-    epsilon: Fraction = Fraction(1, 2)
-    assumptions: tuple[str, ...] = (SUM_ONLY, ALL_HONEST)
-
-    def protocol(self, pulls: int) -> AggregatedSum:
-        share = DiscreteLaplace(scale=32).share(pulls)
-        return AggregatedSum(users=pulls, precision=16, threshold=500, share=share)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fewer(Shared):
-    """Broken: uses the protocol of one more user."""
-
-    def protocol(self, pulls: int) -> AggregatedSum:
-        return replace(Shared.protocol(self, pulls + 1), threshold=501, modulus=13_000)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shuffled(Shared):
-    """Shares in a shuffler without assumptions, unless ``over`` states one."""
-
-    over: Relaxed | None = None
-
-    @property
-    def relaxed(self) -> Relaxed | None:
-        return self.over
-
-    def protocol(self, pulls: int) -> ShuffledPure:  # type: ignore[override]  # another protocol
-        share = DiscreteLaplace(scale=32).share(pulls)
-        return ShuffledPure(users=pulls, precision=16, threshold=500, share=share)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explored:
-    arms: int
-    best: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExploreThenCommit(Policy[Explored]):
-    privatizer: Privatizer = field()
-    each: int = 400
-    name: str = "etc"
-
-    def init(self, arms: int, horizon: int) -> Explored:
-        return Explored(arms=arms)
-
-    def choose(self, state: Explored) -> Choice:
-        return Pulls((self.each,) * state.arms) if state.best is None else Commit(state.best)
-
-    def observe(self, state: Explored, released: Released) -> Explored:
-        sums = [total for total in released.sums if total is not None]
-        return replace(state, best=sums.index(max(sums)))
-
-    def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
-        return (self.each,)
-
-
-class Halves(Environment):
-    """Every reward is 1/2, or 1 for the last arm."""
-
-    means = (0.5, 0.5, 1.0)
-
-    def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
-        whole = pulls * precision
-        return whole if arm == 2 else int(world.binomial(whole, 0.5))
-
-
-def test_user_defined_policy_privatizer_and_world_work_together() -> None:
-    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'privatizer'"):
-        ExploreThenCommit()  # type: ignore[call-arg]  # deliberately of the wrong type
-    policy = ExploreThenCommit(privatizer=Shared())
-    world = np.random.default_rng(1)
-    run = play(policy, Halves(), horizon=5000, world=world, rng=SeededRng(1))
-    assert run.pulls == (400, 400, 4200)
-    assert as_pure(not_none(run.guarantee)) == PureBound("1/2")
-    assert len(run.releases) == 3
-    assert run.bits_per_user == Shared().protocol(400).bits_per_user
-    again = play(policy, cz_instance("0.5", 0), horizon=5000, world=world, rng=SeededRng(1))
-    assert again.guarantee == run.guarantee
-
-
-def test_a_guarantee_is_that_of_the_protocol_or_refused() -> None:
-    for ask in (Fewer().guarantee, Fewer().noise, Fewer().precision):
-        with pytest.raises(InvalidParameter, match="must return a protocol for 8 users, not for 9"):
-            ask(8)
-    with pytest.raises(InvalidParameter, match="privatizer"):
-        Fewer().release(3, 8, SeededRng(1))
-    with pytest.raises(NotDerived, match="no relaxed aggregation"):
-        Shuffled().guarantee(8)
-    over = Relaxed(epsilon_hat=Fraction(1, 4), q_hat=Fraction(1, 10**6))
-    promised = Shuffled(over=over).guarantee(8)
-    # 1/2 from the sum, and 2 epsilon_hat = 1/2.
-    assert promised == Assumed(Pure(1), reason=str(over))
-    assert Shuffled(over=over).record(8, "b") is None
 
 
 BITS = BitPrivatizer(epsilon=1, delta="1e-6")

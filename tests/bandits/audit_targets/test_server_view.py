@@ -196,15 +196,6 @@ def test_every_algorithm_that_runs_by_name_can_be_audited() -> None:
     assert {entry.name for entry in ALGORITHMS} - {*FLOORS} == every
 
 
-@by_day(2)
-@pytest.mark.parametrize("name", EVERY)
-@pytest.mark.parametrize("path", ["release", "devices"])
-def test_every_algorithm_has_a_view(name: str, path: str) -> None:
-    found = viewed(f"{name},epsilon=2,path={path}")
-    assert found.epsilon > 0
-    assert len(found.run(1, 2, np.random.default_rng(1))) == 2
-
-
 @pytest.mark.parametrize(
     ("rest", "argument", "says"),
     [

@@ -56,6 +56,7 @@ REFUSED: dict[str, str] = {
     "cz/easy --dropouts 60% --honest 50%": "--dropouts = 3/5",
     "cz/easy --aggregation masked --algorithms cdp-se": "--algorithms = cdp-se",
     "cz/easy --visits 2 --algorithms ldp-se": "--algorithms = ldp-se",
+    "cz/easy --aggregation masked --algorithms dist-dp-se -T 3e6 --epsilon 1": "--epsilon (for",
     "cz/easy --dropouts 5% --algorithms dp-se": "--algorithms = dp-se",
     "cz/easy --visits 2 --radius paper": "--radius = paper",
     "cz/easy --honest 90% --radius paper": "--radius = paper",

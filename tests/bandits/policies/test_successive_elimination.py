@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
 from bandits.batch import Commit, Pulls, Released, ReleasedSum
-from bandits.elimination_radii import DpSeRadius, ExactRadius, PaperRadius, Radius
+from bandits.elimination_radii import DpSeRadius, ExactRadius
 from bandits.play import play
 from bandits.policies.successive_elimination import (
     EXACT_GROWTH,
@@ -36,14 +35,13 @@ from bandits.policies.successive_elimination import (
     surviving,
 )
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer
-from bandits.privatizers.privatizer import Privatizer, Unprotected
+from bandits.privatizers.privatizer import Unprotected
 from bandits.privatizers.returning_users import SteadyPrivatizer
 from bandits.worlds.arm_environments import Bernoulli
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.laws.skellam import Skellam
-from dpcore.sampling.rng import SeededRng
 from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import by_day
 from tests.support.accounting.brute_force import real
@@ -143,33 +141,6 @@ def test_pulls_have_the_distribution_of_play_round_by_round(horizon: int) -> Non
     assert same_law(rounds, other) < 1e-9
 
 
-def losses(radius: Radius, privatizer: Privatizer, runs: int) -> int:
-    """How often the best of five arms is dropped in 2000 rounds."""
-    policy = BatchedElimination(privatizer=privatizer, radius=radius, failure_probability="1/10")
-    environment, rng = Bernoulli(means=(0.6, 0.5, 0.5, 0.4, 0.5)), SeededRng(3)
-    worlds = (np.random.default_rng([4, seed]) for seed in range(runs))
-    found = (play(policy, environment, horizon=2000, world=each, rng=rng) for each in worlds)
-    return sum(0 not in run.active for run in found)
-
-
-@by_day(1)
-@pytest.mark.parametrize("trust", ["none", "pure", "concentrated"])
-@pytest.mark.parametrize("radius", [ExactRadius(), PaperRadius()], ids=lambda r: type(r).__name__)
-def test_the_best_arm_is_kept_with_the_stated_probability(trust: str, radius: Radius) -> None:
-    alpha = buy_alpha(f"bandits: the best arm is kept, {trust}, {type(radius).__name__}", "1e-9")
-    privatizer: Privatizer = PLAIN
-    if trust != "none":
-        privatizer = SumPrivatizer(trust=trust, epsilon=1, failure="1/2000")  # type: ignore[arg-type]  # a name of it
-    lost = losses(radius, privatizer, 40)
-    assert stats.binomtest(lost, 40, 0.1, alternative="greater").pvalue > alpha
-
-
-def test_a_width_that_is_too_small_is_detected() -> None:
-    private = SumPrivatizer(trust="pure", epsilon=1, failure="1/2000")
-    lost = losses(Given(beta=0.05), private, 40)
-    assert stats.binomtest(lost, 40, 0.1, alternative="greater").pvalue < 1e-9
-
-
 def test_a_missing_sum_is_refused() -> None:
     with pytest.raises(InvalidParameter, match="released"):
         means_of((0, 1), released([1, None]), 2)
@@ -243,40 +214,6 @@ def test_batches_of_one_part_equal_batched_elimination() -> None:
     twice = SteadyPrivatizer(law=Skellam(variance=8000), steps=8, failure="1e-9")
     wider = one.radius.gap(twice, 40, batch=1, active=3, failure="1/10")
     assert together < parted == pytest.approx(wider, rel=1e-3)
-
-
-RUNS = 600
-
-
-def dropped(policy: BatchedElimination, steady: SteadyPrivatizer, seed: int) -> int:
-    """The number of runs in which one of two arms of equal rewards is dropped in a batch."""
-    rng = SeededRng(seed)
-    parts, found = policy.parts(1), 0
-    start = EliminationState(arms=2, active=(0, 1))
-    for _ in range(RUNS):
-        state = start
-        for part in parts:
-            encoded = part * steady.steps // 2
-            released = tuple(steady.release(encoded, part, rng) for _ in range(2))
-            state = policy.observe(state, Released(released))
-        found += len(state.active) == 1
-    return found
-
-
-@pytest.mark.nightly
-@by_day(1)
-@pytest.mark.parametrize("privatizer", [LAPLACE, SKELLAM], ids=["laplace", "skellam"])
-def test_the_gap_covers_the_noise_of_all_parts(privatizer: SteadyPrivatizer) -> None:
-    alpha = buy_alpha(f"parted gap {privatizer.name}", "1e-9")
-    most = stats.binom.isf(alpha, RUNS, 0.4)
-    policy = policy_of(1, privatizer=privatizer, failure_probability="0.4")
-    assert dropped(policy, privatizer, 5) <= most
-
-    class OfOneNoise(ExactRadius):
-        gap = mutated(ExactRadius.gap, "    noise,\n", "    privatizer.law,\n")
-
-    narrow = replace(policy, radius=OfOneNoise(batches=1))
-    assert dropped(narrow, privatizer, 5) > most
 
 
 ARMS, P = 10, Fraction(1, 10)
@@ -381,29 +318,7 @@ def test_a_policy_names_the_sizes_that_it_can_complete(name: str) -> None:
             assert set(policy.sizes(arms, rounds)) == by_every_path(arms, rounds, policy.length)
 
 
-@given(
-    arms=st.integers(1, 5),
-    more=st.integers(0, 120),
-    beta=st.sampled_from([0.0, 0.05, 0.2, 1.0]),
-    first=st.integers(1, 9),
-    seed=st.integers(0, 99),
-)
-@settings(max_examples=25)
-def test_play_never_requests_an_unnamed_size(
-    arms: int, more: int, beta: float, first: int, seed: int
-) -> None:
-    # play refuses a batch of a size that was not named, so a run that ends is the assertion.
-    policy = BatchedElimination(
-        privatizer=Unprotected(), schedule=Schedule(first=first, growth=2), radius=Given(beta=beta)
-    )
-    bits = ShuffleElimination(privatizer=SHUFFLED, batch=first)
-    world = Bernoulli(means=np.random.default_rng(seed).random(arms).tolist())
-    for each in (policy, bits):
-        assert sum(played(each, world, arms + more, seed=seed).pulls) == arms + more
-
-
 BITS = BitPrivatizer(epsilon=1, delta="1e-6")
-VB = ShuffleElimination(privatizer=BITS)
 CONSTANT = ShuffleElimination(privatizer=BITS, batch=50)
 
 

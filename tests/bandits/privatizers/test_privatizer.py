@@ -25,7 +25,7 @@ from bandits.privatizers.batch_sums import (
     SumPrivatizer,
     Trust,
 )
-from bandits.privatizers.deployment import ALL_HONEST, BITS_ONLY, SUM_ONLY
+from bandits.privatizers.deployment import ALL_HONEST, BITS_ONLY, SUM_ONLY, Relaxed
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
 from bandits.privatizers.run_guarantee import NEW_USERS, RunGuarantee, Users
@@ -35,13 +35,14 @@ from dpcore.laws.polya import PolyaDifference
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.protocols.noisy_sums import AggregatedSum, ShuffledPure
-from dpcore.protocols.run_protocol import IdealAggregation, RelaxedAggregation, Shuffler, run
+from dpcore.protocols.run_protocol import Shuffler, run
 from dpcore.protocols.shuffled_bits import PureShuffle
 from dpcore.sampling.rng import Rng, SeededRng
 from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import by_day
 from tests.support.bandits.worlds import not_none, played
 from tests.support.dpcore.mutants import rewired
+from tests.support.dpcore.refusals import refused
 
 TRUSTS: tuple[Trust, ...] = ("central", "local", "pure", "renyi", "concentrated", "shuffled-pure")
 PURE: tuple[Trust, ...] = ("central", "local", "pure")
@@ -75,24 +76,6 @@ def test_a_released_sum_is_the_encoded_sum_plus_the_stated_noise(trust: Trust) -
     g, law = privatizer.precision(5), privatizer.protocol(5).planned_noise
     steps = noise_of(lambda: privatizer.release(3 * g, 5, rng), g, 3 * g)
     assert fitted(steps, law, alpha) == "not_refuted"
-
-
-@by_day(2)
-@pytest.mark.parametrize("trust", TRUSTS)
-def test_adding_noise_user_by_user_gives_the_same_law(trust: Trust) -> None:
-    alpha = buy_alpha(f"bandits: law user by user, {trust}", "1e-9")
-    privatizer, rng = made(trust), SeededRng(12)
-    protocol = privatizer.protocol(5)
-    values = np.array([1.0, 0.0, 1.0, 1.0, 0.0])  # encoded exactly: only the noise is random
-    ideal = IdealAggregation(modulus=protocol.modulus, per_user=True)
-    relaxed = RelaxedAggregation(modulus=protocol.modulus, epsilon_hat="1/8", q_hat="1e-6")
-
-    def play() -> Fraction:
-        below = relaxed if isinstance(protocol, ShuffledPure) else ideal
-        return cast(Fraction, run(protocol, values, below, batch="b", rng=rng).estimate)
-
-    g = privatizer.precision(5)
-    assert fitted(noise_of(play, g, 3 * g), protocol.planned_noise, alpha) == "not_refuted"
 
 
 def test_noise_drawn_once_for_all_users_is_detected() -> None:
@@ -220,6 +203,38 @@ class Halves(Privatizer):
     def protocol(self, pulls: int) -> AggregatedSum:
         share = DiscreteLaplace(scale=32).share(pulls)
         return AggregatedSum(users=pulls, precision=16, threshold=500, share=share)
+
+
+class Fewer(Halves):
+    """Broken: uses the protocol of one more user."""
+
+    def protocol(self, pulls: int) -> AggregatedSum:
+        return Halves.protocol(self, pulls + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shuffled(Halves):
+    """Shares in a shuffler without assumptions, unless ``relaxed`` states one."""
+
+    relaxed: Relaxed | None = None
+
+    def protocol(self, pulls: int) -> ShuffledPure:  # type: ignore[override]  # another protocol
+        share = DiscreteLaplace(scale=32).share(pulls)
+        return ShuffledPure(users=pulls, precision=16, threshold=500, share=share)
+
+
+def test_a_guarantee_is_that_of_the_protocol_or_refused() -> None:
+    for ask in (Fewer().guarantee, Fewer().noise, Fewer().precision):
+        with pytest.raises(InvalidParameter, match="must return a protocol for 8 users, not for 9"):
+            ask(8)
+    with refused("privatizer"):
+        Fewer().release(3, 8, SeededRng(1))
+    with pytest.raises(NotDerived, match="no relaxed aggregation"):
+        Shuffled().guarantee(8)
+    over = Relaxed(epsilon_hat=Fraction(1, 4), q_hat=Fraction(1, 10**6))
+    # 1/2 from the sum, and 2 epsilon_hat = 1/2.
+    assert Shuffled(relaxed=over).guarantee(8) == Assumed(Pure(1), reason=str(over))
+    assert Shuffled(relaxed=over).record(8, "b") is None
 
 
 def promised_by(privatizer: Privatizer, *, users: Users = NEW_USERS) -> RunGuarantee:

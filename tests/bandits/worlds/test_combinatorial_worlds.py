@@ -15,9 +15,6 @@ from scipy.spatial import KDTree
 from bandits.actions import Actions, LinearModel, Shape, cover
 from bandits.batch import Ask, Encoding
 from bandits.combinatorial_rewards_and_oracles import Problem
-from bandits.play import play
-from bandits.policies.linear_phased_elimination import PhasedElimination
-from bandits.privatizers.vector_averages import AveragePrivatizer
 from bandits.super_arms import Unions
 from bandits.worlds import PRESETS, preset_of
 from bandits.worlds.combinatorial import (
@@ -35,7 +32,6 @@ from bandits.worlds.combinatorial import (
 from bandits.worlds.linear import CoveredWorld, LinearWorld
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Floats
-from dpcore.sampling.rng import SeededRng
 from tests.alpha_budget import buy_alpha
 from tests.support.dpcore.refusals import refused
 
@@ -255,17 +251,3 @@ def test_every_point_is_near_an_action(shape: Shape, dimension: int, radius: str
     if shape == "box":
         assert actions.count == math.ceil(1 / far * (1 - 1e-9)) ** dimension
         assert np.abs(actions.points).max() <= 1 / math.sqrt(dimension)
-
-
-def test_the_regret_against_the_ball_is_at_most_that_of_the_cover_plus_the_radius() -> None:
-    theta, horizon = (0.48, -0.64), 200_000
-    actions = cover("ball", 2, "1/5")
-    world = LinearWorld(of=LinearModel(actions=actions, deviation="0.1"), theta=theta)
-    policy = PhasedElimination(
-        model=world.model, privatizer=AveragePrivatizer(trust="central", epsilon=10, delta="1/4")
-    )
-    run = play(policy, world, horizon=horizon, world=np.random.default_rng(1), rng=SeededRng(1))
-    lost = math.hypot(*theta) - max(world.means)  # regret per round due to the cover
-    assert 0 <= lost <= 0.2 * math.hypot(*theta)
-    assert run.regret_per_round + lost < 0.25 * math.hypot(*theta)
-    assert run.regret_per_round < 0.05
