@@ -388,47 +388,6 @@ def test_all_means_and_differences_of_a_run_are_within_their_bounds(trust: str) 
     assert too_many(trust, "gap", 1) > gaps > too_many(trust, "gap", 0.7)
 
 
-LAWS: tuple[Noise, ...] = (
-    DiscreteLaplace(scale=3),
-    Skellam(variance=20),
-    PolyaDifference(shape=2, scale=3),
-    PolyaDifference(shape=16, scale=3),
-    PolyaDifference(shape=5, scale=2),
-    Binomial(trials=60, probability="1/9"),
-)
-
-
-@pytest.mark.parametrize("bits", [10, 60], ids=["by balls", "by enclosures"])
-@pytest.mark.parametrize("law", LAWS, ids=repr)
-def test_tail_bounds_of_every_law_hold_and_are_tight(
-    law: Noise, bits: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(radius_exact, "_TAIL_BITS", bits)
-    monkeypatch.setattr(radius_exact, "_tail", radius_exact._tail.__wrapped__)
-    for sign in (1,) if law.symmetric else (1, -1):
-        for knot in (-40, -7, -1, 0, 1, 9, 30):
-            true = law.enclose_sf(knot, 120) if sign > 0 else law.enclose_cdf(-knot - 1, 120)
-            found = radius_exact._beyond(law, sign, knot)
-            assert found >= true.lower
-            assert found - Fraction(true.upper) <= Fraction(true.upper) / 2**9
-
-
-@pytest.mark.parametrize("width", [0.375, 0.75])
-def test_the_bound_in_balls_is_at_least_the_formula(width: float) -> None:
-    pulls, steps = 6, 4
-    side = radius_exact._side(DiscreteLaplace(scale=3), 1, steps, 12, (-5, 0, 4, 40))
-    assert side.knots == (-5, 0, 4, 12)
-    with mpmath.workdps(60):
-        rooms = [max(real(Fraction(width) * pulls - at), mpmath.mpf(0)) for at in side.points]
-        h = [*(mpmath.exp(-2 * room**2 / pulls) for room in rooms), mpmath.mpf(1)]
-        bound = h[0] + sum(
-            real(beyond) * (above - below)
-            for beyond, below, above in zip(side.beyond, h, h[1:], strict=False)
-        )
-        found = real(radius_exact._failure_upper((side,), pulls, width))
-        assert 2 * bound <= found <= 2 * bound * (1 + mpmath.mpf(2) ** -40)
-
-
 def test_balls_give_a_valid_width_for_a_bad_float_guess(monkeypatch: pytest.MonkeyPatch) -> None:
     law = DiscreteLaplace(scale=64)
     given: dict[str, Any] = {"precision": 32, "pulls": 1024, "failure": "1e-3", "threshold": 900}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, cast
 
@@ -11,16 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandits.batch import Commit, Pulls, Released
+from bandits.batch import Commit, Pulls
 from bandits.play import Run, play
-from bandits.policies.policy import Choice, Policy
 from bandits.policies.successive_elimination import BatchedElimination, DpSe
 from bandits.privatizers.batch_sums import SumPrivatizer, Trust
-from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.regret import ArmRegret
 from bandits.worlds.arm_environments import Bernoulli, Environment
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
-from tests.support.bandits.worlds import Counted, played
+from tests.support.bandits.worlds import Counted, Script, played
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refused
 
@@ -29,31 +27,6 @@ EASY = Bernoulli(means=(0.25, 0.75, 0.5))
 
 def private(trust: Trust = "pure") -> SumPrivatizer:
     return SumPrivatizer(trust=trust, epsilon=1, failure="1e-9")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Script(Policy[tuple[int, ...]]):
-    """Asks for given batches, and records how many sums it received."""
-
-    batches: tuple[Choice, ...]
-    privatizer: Privatizer = Unprotected()  # noqa: RUF009  # a frozen value
-
-    @property
-    def name(self) -> str:
-        return "script"
-
-    def init(self, arms: int, horizon: int) -> tuple[int, ...]:
-        return ()
-
-    def choose(self, state: tuple[int, ...]) -> Choice:
-        return self.batches[len(state)]
-
-    def observe(self, state: tuple[int, ...], released: Released) -> tuple[int, ...]:
-        return (*state, sum(total is not None for total in released.sums))
-
-    def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
-        pulls = [batch for batch in self.batches if isinstance(batch, Pulls)]
-        return tuple({count for batch in pulls for count in batch.counts if count})
 
 
 def run_of(policy: Script, horizon: int, *checkpoints: int, world: Environment = EASY) -> Run:
@@ -91,6 +64,7 @@ def test_numbers_of_a_run_are_consistent(
             break
         whole, sizes = whole + 1, sizes + sum(map(bool, counts))
     assert run.batches == whole
+    assert run.regret_per_round == run.regret[-1] / horizon
     private_run = run_of(replace(script, privatizer=private()), horizon)
     assert len(private_run.releases) == sizes
 

@@ -24,11 +24,9 @@ from accounting.guarantees.stated_guarantees import Pure
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.certificates.certify_run import certificate_of
 from bandits.certificates.recheck import (
-    _EARLIER,
     SEEDED,
     SYSTEM,
     UNKNOWN,
-    _in_words_of_today,
     read,
     recheck,
     required_assumptions,
@@ -169,18 +167,6 @@ def test_a_certificate_of_an_older_version_holds(name: str) -> None:
     edited = json.loads(text)
     edited["claims"][0]["epsilon"] = "0.0001"
     assert not recheck(sealed(edited)).holds
-
-
-@pytest.mark.parametrize("name", ["pure", "shuffled-pure", "bits", "returning"])
-def test_the_sentences_of_an_older_version_are_read_in_words_of_today(name: str) -> None:
-    old = json.loads((WRITTEN / f"{name}.json").read_text(encoding="utf-8"))
-    today = document(name)["assumptions"]
-    assert sorted(map(_in_words_of_today, old["assumptions"])) == sorted(today)
-    for words, _ in _EARLIER:
-        assert not any(words in each for each in today)
-    for sentence in old["assumptions"]:
-        fewer = [each for each in old["assumptions"] if each != sentence]
-        assert read(json.loads(sealed({**old, "assumptions": fewer}))).complaints
 
 
 def test_a_reason_with_words_of_an_older_version_stays_as_it_is() -> None:

@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from copy import deepcopy
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import numpy as np
 import pytest
 
-from accounting.composition.composition_theorems import per_user, routes
-from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.elimination_radii import RadiusName
 from bandits.experiments.experiment import Cell, Experiment
 from bandits.experiments.runner import run_cells
 from bandits.policies.successive_elimination import ScheduleName, ShuffleElimination
 from bandits.privatizers.batch_sums import BitPrivatizer
-from bandits.privatizers.returning_users import SteadyPrivatizer
 from bandits.worlds.arm_environments import Bernoulli, Environment
 from benchmarks.combinatorial import PARTS, measure
 from benchmarks.figures import section
-from benchmarks.figures.__main__ import QUICK, STUDIES, WHOLE, main, regenerate
+from benchmarks.figures.__main__ import QUICK, STUDIES, WHOLE, regenerate
 from benchmarks.figures.generated_mslr import letor_text
-from benchmarks.figures.returning_table import Route, visit_noise
 from benchmarks.figures.section import Effort, guarantee_of, is_less, is_same, regret_of
 from benchmarks.figures.sweep import Outcome, Outcomes, _outcome, best_of, of_experiment, ratio
-from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.poisson_and_binomial import Binomial
-from tests.day_and_nightly import by_day
 from tests.support.bandits.committed import FIGURES, OTHERS, complaints, results_of, row_of, rows_of
-from tests.support.bandits.worlds import not_none
 from tests.support.dpcore.mutants import mutated
 
 TINY = Effort(instances=2, easy=2000, hard=2000, scalings=(1, 10), epsilons=("1",))
@@ -138,92 +128,11 @@ def test_the_same_seed_gives_the_same_folder(tmp_path: Path) -> None:
     assert (tmp_path / "three" / "results.json").read_bytes() != files[0]["results.json"]
 
 
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        ("--output FILE --quick", "--output = FILE: is not a folder"),
-        ("--output FOLDER --quick --jobs 0 --only equal_promises", "jobs = 0: must be"),
-        ("--output FOLDER --quick --jobs -5", "jobs = -5: must be"),
-        ("--output FOLDER --quick --only magic", "argument --only: invalid choice: 'magic'"),
-        ("--only schedules", "--only requires --output"),
-        ("--quick", "--quick requires --output"),
-        ("--output FOLDER --quick --mslr absent.txt --only real_rewards", "absent.txt"),
-    ],
-)
-def test_bad_commands_give_a_one_line_error(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    words: str,
-    complaint: str,
-) -> None:
-    (tmp_path / "FILE").write_text("", encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["benchmarks.figures", *words.split()])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    assert complaint in capsys.readouterr().err
-    assert not (tmp_path / "FOLDER").exists() or "--mslr" in words
-
-
 @pytest.mark.nightly
 def test_every_study_is_played_and_drawn(tmp_path: Path) -> None:
     results = regenerate(tmp_path, effort=QUICK, seed=1, jobs=2)
     assert len(results["sections"]) == len(STUDIES)
     assert complaints(tmp_path) == []
-
-
-@by_day(1)
-@pytest.mark.parametrize("max_visits", [1, 4, 16])
-def test_each_route_certifies_its_noise_and_looser_ones_need_more(max_visits: int) -> None:
-    found = {
-        route: visit_noise(
-            law="discrete-laplace", epsilon=1, delta="1e-6", max_visits=max_visits, route=route
-        )
-        for route in get_args(Route)
-    }
-    scales = {
-        route: SteadyPrivatizer(law=noise, steps=16, failure="1e-3").deviation
-        for route, noise in found.items()
-    }
-    assert scales["exact"] <= scales["renyi"] * 1.01
-    assert scales["exact"] <= scales["advanced"] * 1.01
-    for route in ("exact", "renyi"):
-        assert epsilon_by(route, found[route], max_visits) <= 1
-
-
-def epsilon_by(route: str, noise: Any, max_visits: int) -> Any:
-    """The upper bound on epsilon that a route gives for all visits."""
-    steady = SteadyPrivatizer(law=noise, steps=16, failure="1e-3")
-    total = per_user(steady.curve, max_visits=max_visits)
-    return not_none({each.method: each.bound for each in routes(total, "1e-6")}[route]).upper
-
-
-def test_less_noise_than_a_route_found_is_not_certified() -> None:
-    noise = visit_noise(
-        law="discrete-laplace", epsilon=1, delta="1e-6", max_visits=64, route="renyi"
-    )
-    assert isinstance(noise, DiscreteLaplace)
-    less = DiscreteLaplace(scale=Fraction(noise.scale) * Fraction(99, 100))
-    assert epsilon_by("renyi", less, 64) > 1
-
-
-@pytest.mark.nightly  # a search over compositions of binomial noise
-def test_bits_by_advanced_composition_agree_with_equation_14() -> None:
-    given: dict[str, Any] = {"law": "binomial", "epsilon": 1, "delta": "1e-6", "max_visits": 64}
-    bits = visit_noise(route="advanced", **given)
-    exact = visit_noise(route="exact", **given)
-    assert isinstance(bits, Binomial)
-    assert isinstance(exact, Binomial)
-    deviations = [math.sqrt(float(law.trials) / 4) for law in (bits, exact)]
-    assert [round(each, 1) for each in deviations] == [193.2, 33.8]
-    for trials, enough in ((bits.trials, True), (int(bits.trials * 0.97), False)):
-        visit = PrivacyCurve(noise=Binomial(trials=trials, probability="1/2"), sensitivity=1)
-        found = {each.method: each.bound for each in routes(per_user(visit, max_visits=64), "1e-6")}
-        bounds = [found[way] for way in ("advanced", "basic")]
-        assert (min(float(b.upper) for b in bounds if b is not None) <= 1) is enough
-        assert found["renyi"] is None  # bits have bounded support, so no divergence is finite
 
 
 ROOT: Final = Path(__file__).parents[3]

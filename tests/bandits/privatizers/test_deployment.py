@@ -19,7 +19,6 @@ from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.batch import Commit, Plays, Pulls, Released, ReleasedSum
 from bandits.elimination_radii import ExactRadius
 from bandits.play import run_guarantee
-from bandits.policies.policy import Choice, Policy
 from bandits.policies.successive_elimination import BatchedElimination, ShuffleElimination, means_of
 from bandits.privatizers import deployment as module
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
@@ -35,7 +34,7 @@ from dpcore.sampling.rng import SYSTEM, Rng, SeededRng, SystemRng
 from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation
 from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import by_day, effort
-from tests.support.bandits.worlds import Counted, not_none, played
+from tests.support.bandits.worlds import Counted, Script, not_none, played
 
 PLAN = Deployment(honest="9/10", dropouts="1/4")
 
@@ -186,31 +185,11 @@ def guaranteed(privatizer: Privatizer) -> Guarantee:
     return not_none(privatizer.guarantee(4))
 
 
-class Explore(Policy[int]):
+def explore(privatizer: Privatizer, *said: int) -> Script:
     """Ten pulls per arm, three times, then the first arm; ``said`` are the batch sizes it names."""
-
-    def __init__(self, privatizer: Privatizer, *said: int) -> None:
-        self.held, self.said = privatizer, said
-
-    @property
-    def name(self) -> str:
-        return "explore"
-
-    @property
-    def privatizer(self) -> Privatizer:
-        return self.held
-
-    def init(self, arms: int, horizon: int) -> int:
-        return 0
-
-    def choose(self, state: int) -> Choice:
-        return Pulls((10, 10, 10)) if state < 3 else Commit(0)
-
-    def observe(self, state: int, released: Released) -> int:
-        return state + 1
-
-    def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
-        return self.said
+    return Script(
+        batches=(Pulls((10, 10, 10)),) * 3 + (Commit(0),), privatizer=privatizer, said=said
+    )
 
 
 class Asked(Users):
@@ -232,20 +211,22 @@ class Asked(Users):
 def test_a_batch_of_an_unnamed_size_is_refused(said: tuple[int, ...]) -> None:
     counted, asked = Counted(of=EASY), Asked()
     with pytest.raises(InvalidParameter, match="requests 10 users, a size that its method"):
-        played(Explore(private(), *said), counted, LONG, users=asked)
+        played(explore(private(), *said), counted, LONG, users=asked)
     # No user was charged, and no reward was drawn.
     assert (asked.calls, counted.drawn) == (["guarantee"], [])
 
 
 def test_the_guarantee_is_derived_from_the_noise_in_use() -> None:
-    class Turns(Explore):
+    class Turns(Script):
         """Uses another privatizer from the second batch on."""
 
-        def observe(self, state: int, released: Released) -> int:
-            self.held = private(epsilon="50")
-            return state + 1
+        def observe(self, state: tuple[int, ...], released: Released) -> tuple[int, ...]:
+            object.__setattr__(self, "privatizer", private(epsilon="50"))
+            return Script.observe(self, state, released)
 
-    run = played(Turns(private(epsilon="0.1"), 10), EASY, LONG)
+    first = explore(private(epsilon="0.1"), 10)
+    turns = Turns(batches=first.batches, privatizer=first.privatizer)
+    run = played(turns, EASY, LONG)
     assert as_pure(not_none(run.guarantee)) == PureBound("1/10")
     mechanism = private(epsilon="0.1").protocol(10).mechanism(10)  # type: ignore[union-attr]  # a sum
     assert {release.mechanism for release in run.releases} == {mechanism}
@@ -337,13 +318,13 @@ class Tied(SystemRng):
     ("rng", "simulated"), [(SYSTEM, False), (SeededRng(1), True), (Tied(), True)]
 )
 def test_a_run_states_whether_its_noise_came_from_the_system(rng: Rng, simulated: bool) -> None:
-    assert played(Explore(private(), 10), EASY, LONG, rng=rng).simulated is simulated
+    assert played(explore(private(), 10), EASY, LONG, rng=rng).simulated is simulated
 
 
 @pytest.mark.parametrize("means", [(float("nan"), 0.4, 0.1), (0.5, -3.0, 0.1), (0.5, 1.5, 0)])
 def test_impossible_means_are_refused(means: tuple[float, ...]) -> None:
     with pytest.raises(InvalidParameter, match="must have means in"):
-        played(Explore(private(), 10), Odd(stated=means), LONG)
+        played(explore(private(), 10), Odd(stated=means), LONG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -361,7 +342,7 @@ class Odd(Environment):
 
 
 def test_a_policy_cannot_be_its_own_environment() -> None:
-    class Both(Explore, Odd):
+    class Both(Script, Odd):
         """A policy that is also the environment could see the rewards that it draws."""
 
         def __init__(self) -> None:
@@ -372,4 +353,4 @@ def test_a_policy_cannot_be_its_own_environment() -> None:
             return (0.5, 0.5, 0.5)
 
     with pytest.raises(InvalidParameter, match="must be an Environment, not a Policy"):
-        played(Explore(private(), 10), Both(), LONG)
+        played(explore(private(), 10), Both(), LONG)
