@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 
 from bandits.batch import Commit, Pulls
 from bandits.play import Run, play
-from bandits.policies.successive_elimination import BatchedElimination, DpSe
+from bandits.policies.successive_elimination import BatchedElimination
 from bandits.privatizers.batch_sums import SumPrivatizer, Trust
 from bandits.regret import ArmRegret
 from bandits.worlds.arm_environments import Bernoulli, Environment
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 from tests.support.bandits.worlds import Counted, Script, played
 from tests.support.dpcore.mutants import mutated
-from tests.support.dpcore.refusals import refused
 
 EASY = Bernoulli(means=(0.25, 0.75, 0.5))
 
@@ -122,41 +121,3 @@ def test_noise_is_private_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script(batches=(Pulls((1, 1, 1)), Commit(0)), privatizer=private())
     play(script, EASY, horizon=9, world=np.random.default_rng(1))
     assert asked == [SYSTEM] * 3
-
-
-WITHOUT: Any = Script(batches=(Pulls((1, 1, 1)), Commit(0)))
-REFUSED: list[tuple[str, dict[str, object]]] = [
-    ("horizon", {"horizon": 2}),
-    ("horizon", {"horizon": 0}),
-    ("horizon", {"horizon": 1e6}),
-    ("checkpoints", {"checkpoints": (0, 5)}),
-    ("checkpoints", {"checkpoints": (5, 5)}),
-    ("checkpoints", {"checkpoints": (6, 5)}),
-    ("checkpoints", {"checkpoints": (101,)}),
-    ("checkpoints", {"checkpoints": (50, 101)}),
-    ("world", {"world": SeededRng(1)}),
-    ("world", {"world": 1}),
-    ("rng", {"rng": np.random.default_rng(1)}),
-    ("users", {"users": None}),
-    ("policy", {"policy": "cdp-se"}),
-    ("environment", {"environment": (0.5, 0.6)}),
-    ("policy", {"policy": Script(batches=(Pulls((1, 1)),))}),
-    ("policy", {"policy": Script(batches=((1, 1, 1),))}),  # type: ignore[arg-type]  # deliberately of the wrong type
-    ("policy", {"policy": Script(batches=(Commit(3),))}),
-    ("policy", {"policy": replace(WITHOUT, privatizer=None)}),
-    ("policy", {"policy": replace(WITHOUT, privatizer="none")}),
-]
-
-
-@pytest.mark.parametrize("which", range(len(REFUSED)))
-def test_arguments_out_of_range_are_refused_by_name(which: int) -> None:
-    name, change = REFUSED[which]
-    good = {
-        "policy": DpSe(epsilon=1, failure="1e-6"),
-        "environment": EASY,
-        "horizon": 100,
-        "world": np.random.default_rng(1),
-        "rng": SYSTEM,
-    }
-    with refused(name):
-        play(**{**good, **change})  # type: ignore[arg-type]  # deliberately of the wrong type

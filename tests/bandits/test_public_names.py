@@ -1,4 +1,4 @@
-"""Tests of the public names of `bandits`, its class contracts, and user-defined parts."""
+"""Tests of the public names of `bandits`, and that each part refuses invalid values by name."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -13,9 +14,20 @@ import pytest
 
 import bandits
 from bandits.actions import Actions, LinearModel
-from bandits.batch import Ask, Encoding, Plays
-from bandits.combinatorial_rewards_and_oracles import AtLeastOne, Problem
-from bandits.elimination_radii import ExactRadius, PaperRadius
+from bandits.batch import Ask, Commit, Encoding, Plays, Pulls
+from bandits.combinatorial_rewards_and_oracles import (
+    AtLeastOne,
+    Coverage,
+    Exhaustive,
+    Failing,
+    GreedyCoverage,
+    Influence,
+    LargestSum,
+    Linear,
+    Problem,
+)
+from bandits.elimination_radii import ExactRadius, PaperRadius, certified_gap, certified_width
+from bandits.play import play
 from bandits.policies.combinatorial_ucb import cucb
 from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.policies.registry import Setting
@@ -24,14 +36,18 @@ from bandits.privatizers.batch_sums import BitPrivatizer, PureShufflePrivatizer,
 from bandits.privatizers.continual_sums_per_arm import StreamPrivatizer
 from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.privatizer import Unprotected
-from bandits.privatizers.returning_users import SteadyPrivatizer
+from bandits.privatizers.returning_users import Book, Pool, SteadyPrivatizer, visits_budget
 from bandits.privatizers.vector_averages import AveragePrivatizer
-from bandits.super_arms import Unions
-from bandits.worlds.combinatorial import BitWorld
+from bandits.super_arms import Listed, Paths, SpanningTrees, Unions
+from bandits.worlds.arm_environments import Bernoulli
+from bandits.worlds.combinatorial import BitWorld, coverage, path, top_k, tree
 from bandits.worlds.linear import LinearWorld
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.laws.poisson_and_binomial import Binomial
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.poisson_and_binomial import Binomial, Poisson
 from dpcore.laws.skellam import Skellam
+from dpcore.sampling.rng import SeededRng
+from tests.support.bandits.worlds import Script
 from tests.support.dpcore.refusals import refused
 
 
@@ -62,8 +78,16 @@ def test_a_run_of_new_users_does_not_import_the_ledger() -> None:
 BITS = BitPrivatizer(epsilon=1, delta="1e-6")
 STEADY = SteadyPrivatizer(law=Skellam(variance=4), steps=4, failure="1e-3")
 MODEL = LinearModel(actions=Actions(np.eye(2)), deviation="0.1")
+OTHER = SteadyPrivatizer(law=Skellam(variance=400), steps=4, failure="1e-3")
 TOP = Problem(decisions=Unions.subsets(4, 2))
+PAIRS = Unions(((0, 1), (2, 3), (4, 5)), 2)
+COVERAGE = Coverage((0, 1, 1, 2, 0, 2))
+ARMS = Bernoulli(means=(0.25, 0.75, 0.5))
+ONCE = Script(batches=(Pulls((1, 1, 1)), Commit(0)))
 ANY = Problem(decisions=Unions.subsets(4, 2), reward=AtLeastOne())
+
+COINS = np.random.default_rng(1)
+LAPLACE = {"noise": DiscreteLaplace(scale=4), "precision": 2, "pulls": 9, "failure": "0.1"}
 
 GOOD: Final[dict[Callable[..., object], dict[str, Any]]] = {
     SumPrivatizer: {"trust": "pure", "epsilon": 1, "failure": "1e-6"},
@@ -86,6 +110,27 @@ GOOD: Final[dict[Callable[..., object], dict[str, Any]]] = {
     Plays: {"arms": 2, "asks": (Ask(1, (0,)),)},
     Encoding: {"precision": 1},
     cucb: {"name": "cucb-dp", "problem": TOP, "horizon": 1000},
+    Pool: {"users": 10, "max_visits": 1, "privatizer": STEADY, "arrivals": COINS},
+    Book: {"curve": STEADY.curve},
+    visits_budget: {"curve": STEADY.curve, "max_visits": 1},
+    play: {"policy": ONCE, "environment": ARMS, "horizon": 100, "world": COINS},
+    certified_width: LAPLACE,
+    certified_gap: LAPLACE,
+    Problem: {"decisions": PAIRS},
+    Linear: {},
+    Coverage: {"targets": (0, 1)},
+    GreedyCoverage: {"decisions": PAIRS, "reward": COVERAGE},
+    Influence: {"edges": ((0, 1), (1, 2))},
+    Failing: {"of": LargestSum(PAIRS), "chance": "1/2"},
+    Unions: {"groups": ((0,), (1,)), "chosen": 1},
+    Unions.subsets: {"arms": 3, "size": 1},
+    Listed: {"count": 3, "sets": ((0, 1),)},
+    Paths: {"edges": ((0, 1), (1, 2))},
+    SpanningTrees: {"edges": ((0, 1), (1, 2))},
+    top_k: {"seed": 0, "arms": 5, "size": 2},
+    coverage: {"seed": 0, "arms": 12, "size": 4},
+    path: {"seed": 0, "arms": 24, "size": 6},
+    tree: {"seed": 0, "arms": 15, "size": 5},
 }
 """What each can be made of."""
 
@@ -194,6 +239,62 @@ WRONG: Final[dict[Callable[..., object], dict[str, tuple[object, ...]]]] = {
         "release": ("blocks",),
         "delta": (0,),
     },
+    Pool: {
+        "users": (0, 1 << 40),
+        "max_visits": (0, 1 << 30, {"max_visits": 1 << 30, "book": Book(curve=STEADY.curve)}),
+        "privatizer": (SumPrivatizer(trust="pure", epsilon=1, failure="1e-3"),),
+        "arrivals": (3,),
+        "book": ("abc", "", 0, Book(curve=OTHER.curve)),
+    },
+    Book: {"curve": ("x",)},
+    visits_budget: {"curve": ("x",), "max_visits": (0, "4")},
+    play: {
+        "horizon": (2, 0, 1e6),
+        "checkpoints": ((0, 5), (5, 5), (6, 5), (101,), (50, 101)),
+        "world": (SeededRng(1), 1),
+        "rng": (COINS,),
+        "users": (None,),
+        "environment": ((0.5, 0.6),),
+        "policy": (
+            *("cdp-se", replace(ONCE, privatizer=None), replace(ONCE, privatizer="none")),
+            *(replace(ONCE, batches=(each,)) for each in (Pulls((1, 1)), (1, 1, 1), Commit(3))),
+        ),
+    },
+    certified_width: {
+        "pulls": (0,),
+        "precision": (0,),
+        "failure": (0, 1),
+        "threshold": (-1, {"noise": Poisson(mean=3), "threshold": 9}),
+        "noise": (3,),
+    },
+    certified_gap: {"noise": (Poisson(mean=3),)},
+    Problem: {
+        "decisions": (3,),
+        "reward": ("linear",),
+        "oracle": (
+            *(LargestSum(Unions.subsets(6, 4)), LargestSum(PAIRS, -1), Exhaustive(PAIRS, COVERAGE)),
+            *({"reward": COVERAGE}, {"reward": AtLeastOne()}),
+        ),
+    },
+    Linear: {"scale": (0,)},
+    Coverage: {"targets": ((), (0, -1))},
+    GreedyCoverage: {"targets": ({"reward": Coverage((0,))},)},
+    Influence: {"edges": ((), ((0, 1), (1, 0)), tuple((0, i) for i in range(1, 14)))},
+    Failing: {"chance": (1,)},
+    Unions: {"groups": ((), ((0, 1), (1,)), ((0,), ())), "chosen": (0, 3)},
+    Unions.subsets: {"arms": ({"arms": 0}, {"arms": 63}), "super_arm": ({"size": 4}, {"size": 0})},
+    Listed: {"sets": ((), ((0, 1), (1, 0)), ((0, 3),), ((0, 0),), ((),))},
+    Paths: {
+        "edges": (
+            *((), ((0, 1), (0, 1)), ((1, 0),), ((0, 1), (0, 2), (1, 3))),
+            *(((0, 2), (1, 2)), ((0, -1),)),
+        ),
+    },
+    SpanningTrees: {"edges": (((1, 0),), ((0, 1), (2, 3)))},
+    top_k: {"super_arm": ({"size": 6},)},
+    coverage: {"arms": (13,), "super_arm": ({"size": 3},)},
+    path: {"arms": (20,), "super_arm": ({"size": 5},)},
+    tree: {"arms": (14,), "super_arm": ({"arms": 15, "size": 4},)},
 }
 """By what is made and by argument: values of it, or it and what else is given."""
 
