@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 
 import bandits
 from bandits.actions import Actions, LinearModel
-from bandits.batch import Ask, Commit, Encoding, Plays, Pulls
+from bandits.batch import Ask, Commit, Encoding, Plays, Pulls, Released, ReleasedSum
 from bandits.combinatorial_rewards_and_oracles import (
     AtLeastOne,
     Coverage,
@@ -109,6 +110,8 @@ GOOD: Final[dict[Callable[..., object], dict[str, Any]]] = {
     Ask: {"users": 1, "actions": (0, 1)},
     Plays: {"arms": 2, "asks": (Ask(1, (0,)),)},
     Encoding: {"precision": 1},
+    Pulls: {"counts": (1, 0)},
+    Released: {"sums": (ReleasedSum(Fraction(1, 2)), None)},
     cucb: {"name": "cucb-dp", "problem": TOP, "horizon": 1000},
     Pool: {"users": 10, "max_visits": 1, "privatizer": STEADY, "arrivals": COINS},
     Book: {"curve": STEADY.curve},
@@ -225,6 +228,8 @@ WRONG: Final[dict[Callable[..., object], dict[str, tuple[object, ...]]]] = {
     },
     Plays: {"asks": ((), (Ask(1, (2,)),), (Ask(1, (0,)), Ask(1, (0,))))},
     Encoding: {"precision": (0,), "high": ({"low": 1, "high": 1},)},
+    Pulls: {"counts": ((), (0, 0), (-1, 2), (1.0, 2), [1, 2], (True, 1))},
+    Released: {"sums": ((0.5,), (1,), [ReleasedSum(Fraction(1))], None)},
     BitWorld: {
         "chances": ((0.5, 0.5), (0.5, 0.5, 1.5, 0), (0.5, 0.5, float("nan"), 0)),
         "together": ((0, 0), (0, 0, 0, 4), {"together": (0, 0, 1, 2), "of": ANY}),

@@ -70,18 +70,6 @@ def test_the_document_has_a_row_for_each_algorithm_and_epsilon(bandit: Bandit) -
             assert float(promised["epsilon_upper"]) <= row["epsilon"]
 
 
-def test_the_same_seed_gives_the_same_document_also_when_resumed(bandit: Bandit) -> None:
-    few = ["--epsilon", "1", "--algorithms", "dist-dp-se,se"]
-    once = document(bandit, *few)
-    assert document(bandit, *few) == once
-    assert document(bandit, *few, "--resume", "state") == once
-    data = Path("state").read_bytes()
-    assert document(bandit, *few, "--resume", "state") == once
-    assert Path("state").read_bytes() == data
-    longer = [*few, "-T", "30000"]
-    assert document(bandit, *longer)["rows"] != document(bandit, *longer, "--seed", 2)["rows"]
-
-
 def test_without_json_a_table_is_printed(bandit: Bandit) -> None:
     answer = bandit("run", "cz/easy", *SMALL, "--epsilon", "1", "--algorithms", "dist-dp-se,se")
     assert answer.code == 0

@@ -15,7 +15,6 @@ from scipy import stats
 
 from accounting import PrivacyCurve, published_noise_bounds
 from accounting.protocol_guarantees import paper_parameters
-from accounting.published_noise_bounds import real_gaussian_delta
 from bandits.papers import chen_et_al, chowdhury_zhou, li_zhou_ji, tenenbaum_et_al
 from bandits.papers.table import Judgement
 from dpcore import Sensitivity
@@ -276,20 +275,6 @@ def test_lemma_3_is_above_the_exact_divergence() -> None:
     exact = PrivacyCurve(noise=Skellam(variance=16), sensitivity=4).enclose_renyi(32)
     assert published_noise_bounds.skellam_renyi_bound(32, 16, 4) == Fraction(131, 8)
     assert Fraction("5.82613") < exact.lower <= exact.upper < Fraction("5.82615")
-
-
-@pytest.mark.parametrize(
-    ("ratio", "epsilon"),
-    [("1/5", "10"), ("4", "1"), ("30", "1/10"), ("1", "0")],
-)
-def test_the_curve_of_the_real_gaussian_is_enclosed(ratio: str, epsilon: str) -> None:
-    with mpmath.workdps(50):
-        r, e = real(ratio), real(epsilon)
-        truth = mpmath.quad(
-            lambda x: max(mpmath.npdf(x) - mpmath.exp(e) * mpmath.npdf(x + 1 / r), 0),
-            [e * r - 1 / (2 * r), 0, 5, 20] if e * r < 1 / (2 * r) else [e * r - 1 / (2 * r), 40],
-        )
-        assert close(real_gaussian_delta(ratio, epsilon), truth, relative="1e-12")
 
 
 def test_erratum_4_algorithm_4_and_its_lemma_do_not_match() -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import reduce
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,6 @@ from tests.support.bandits.worlds import not_none, played
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refused
 from tests.support.laws import second
-from tests.support.ledger.workers import processes
 
 LAPLACE = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=8, failure="1e-3")
 SKELLAM = SteadyPrivatizer(law=Skellam(variance=400), steps=4, failure="1e-3")
@@ -344,18 +342,6 @@ def test_arrivals_are_uniform_and_exhausted_users_are_turned_away() -> None:
     assert abs(times[1::2] / ARRIVALS - 0.5).max() > off
 
 
-@pytest.mark.parametrize("called", ["p" * 190, "my\tpolicy"])
-def test_an_invalid_batch_name_is_not_mistaken_for_a_second_run(
-    called: str, tmp_path: Path
-) -> None:
-    curve = LAPLACE.curve
-    with Ledger.create(str(tmp_path / "l.db"), budget=visits_budget(curve, 1)) as ledger:
-        book = LedgerBook(ledger=ledger, curve=curve, run="fresh")
-        with pytest.raises(InvalidParameter, match="release = "):
-            book.pay(np.array([0]), f"{called}/batch 1/arm 0")
-        assert ledger.charges() == 0
-
-
 def test_epsilon_and_deviation_are_rounded_up() -> None:
     for variance in (2, 3, 401, 12345):
         steady = SteadyPrivatizer(law=Skellam(variance=variance), steps=7, failure="1e-3")
@@ -462,36 +448,26 @@ def test_a_budget_without_rounding_would_lose_a_visit() -> None:
     assert not keeper.admits([a * 12 for a in price.amounts], price)
 
 
-@pytest.mark.parametrize(
-    "named",
-    [users(0, 0), users(-1), users(1 << 27), np.array([0.0]), np.array([[0]]), [0], "user 0"],
-    ids=str,
-)
-def test_an_unknown_or_repeated_user_is_not_charged(named: Any, tmp_path: Path) -> None:
-    with Ledger.create(str(tmp_path / "l.db"), budget=visits_budget(CURVE, 1)) as ledger:
-        book = LedgerBook(ledger=ledger, curve=CURVE, run="first")
-        for call in (book.able, lambda some, book=book: book.pay(some, "a")):
-            with refused("users"):
-                call(named)
-        assert ledger.charges() == 0
-
-
-def test_an_invalid_book_on_a_ledger_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_book_or_charge_is_refused_before_any_is_made(tmp_path: Path) -> None:
     far = replace(CURVE, scope=Scope(relation=Relation.ADD_REMOVE))
+    bad = {"ledger": (None,), "curve": ("x", far), "run": ("", "a\nb", "x" * 101)}
+    unknown = (users(0, 0), users(-1), users(1 << 27), np.array([0.0]), np.array([[0]]), [0], "u")
     with Ledger.create(str(tmp_path / "l.db"), budget=visits_budget(CURVE, 1)) as ledger:
         good: dict[str, Any] = {"ledger": ledger, "curve": CURVE, "run": "first"}
-        for argument, value in (
-            ("ledger", None),
-            ("curve", "x"),
-            ("curve", far),
-            ("run", ""),
-            ("run", "a\nb"),
-            ("run", "x" * 101),
-        ):
-            with refused(argument):
-                LedgerBook(**{**good, argument: value})
+        for argument, values in bad.items():
+            for value in values:
+                with refused(argument):
+                    LedgerBook(**{**good, argument: value})
         with pytest.raises(NotDerived):
             LedgerBook(ledger=ledger, curve=SKELLAM_CURVE, run="no pure price")
+        book = LedgerBook(**good)
+        for named in unknown:
+            for call in (book.able, lambda some: book.pay(some, "a")):
+                with refused("users"):
+                    call(named)
+        for called in ("p" * 190, "my\tpolicy"):  # not mistaken for a second run
+            with refused("release"):
+                book.pay(users(0), f"{called}/batch 1/arm 0")
         assert ledger.charges() == 0
 
 
@@ -514,41 +490,23 @@ def test_a_repeated_charge_admits_nobody(tmp_path: Path) -> None:
         assert ledger.charges() == 2
 
 
-ROUNDS = 8
+def test_only_one_of_several_players_of_the_same_run_is_admitted(tmp_path: Path) -> None:
+    """Each opens the ledger for itself, and requests each release at the same time."""
+    url, rounds = str(tmp_path / "ledger.db"), 8
+    Ledger.create(url, budget=visits_budget(CURVE, rounds)).close()
+    barrier = threading.Barrier(THREADS)
 
+    def play_one_run() -> int:
+        admitted = 0
+        with Ledger.open(url) as ledger:
+            book = LedgerBook(ledger=ledger, curve=CURVE, run="the same")
+            for release in range(rounds):
+                barrier.wait(60)
+                with suppress(InvalidParameter):
+                    admitted += book.pay(np.arange(10), f"{release}").all()
+        return admitted
 
-def play_one_run(url: str, barrier: Barrier, path: str) -> None:
-    """Request each release at the same time as the other process; write the admitted users."""
+    assert together(play_one_run) == rounds
     with Ledger.open(url) as ledger:
-        book = LedgerBook(ledger=ledger, curve=CURVE, run="the same")
-        for release in range(ROUNDS):
-            barrier.wait(60)
-            try:
-                admitted = book.pay(np.arange(10), f"{release}").all()
-            except InvalidParameter:
-                continue
-            if admitted:
-                target = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-                os.write(target, f"{release}\n".encode())
-                os.close(target)
-
-
-def test_only_one_of_two_processes_with_the_same_run_is_admitted(tmp_path: Path) -> None:
-    url, path = str(tmp_path / "ledger.db"), tmp_path / "admitted"
-    Ledger.create(url, budget=visits_budget(CURVE, ROUNDS)).close()
-    context = processes()
-    barrier = context.Barrier(2)
-    started = [
-        context.Process(target=play_one_run, args=(url, barrier, str(path)), daemon=True)
-        for _ in range(2)
-    ]
-    for process in started:
-        process.start()
-    for process in started:
-        process.join(60)
-    assert [process.exitcode for process in started] == [0, 0]
-    admitted = Counter(path.read_text(encoding="utf-8").split())
-    assert admitted == {f"{release}": 1 for release in range(ROUNDS)}
-    with Ledger.open(url) as ledger:
-        assert ledger.charges() == ROUNDS
+        assert ledger.charges() == rounds
         assert ledger.exhausted([f"user {n}" for n in range(10)], CURVE, rows_per_user=1)
