@@ -45,7 +45,6 @@ from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Relation, Scope
 from dpcore.protocols.noisy_sums import AggregatedSum
 from dpcore.sampling.rng import SeededRng
-from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import by_day
 from tests.support.bandits.worlds import not_none, played
 from tests.support.dpcore.mutants import mutated
@@ -308,38 +307,6 @@ def test_the_noise_of_a_batch_in_parts_is_the_sum_of_its_parts() -> None:
         apart = [planned.noise(n) for n in (21, 20)]
         variance = sum(spread_of(each) ** 2 for each in apart)
         assert spread_of(together) ** 2 == pytest.approx(variance, rel=1e-9)
-
-
-ARRIVALS = 400
-
-
-def who_came(kind: type[Pool]) -> tuple[npt.NDArray[np.int64], float]:
-    """20 of 40 users are spent and 10 are wanted: participations per user, and the mean refused."""
-    times, away = np.zeros(40, dtype=np.int64), 0
-    for seed in range(ARRIVALS):
-        arrivals = np.random.default_rng([5, seed])
-        pool = kind(users=40, max_visits=1, privatizer=LAPLACE, arrivals=arrivals)
-        pool.visited[::2] = 1
-        assert pool.admit(Pulls((10,)), "b")
-        times += pool.visited
-        away += pool.turned_away
-    return times - ARRIVALS * (np.arange(40) % 2 == 0), away / ARRIVALS
-
-
-def test_arrivals_are_uniform_and_exhausted_users_are_turned_away() -> None:
-    class Ordered(Pool):
-        _filled = mutated(Pool._filled, "self.arrivals.permutation(self.users)", "np.arange(40)")
-
-    # Hoeffding: each of the 20 comes with probability 1/2; of 20 spent users, 10 20/21 come before
-    # the tenth.
-    odds = math.log(2 * 21 / buy_alpha("arrivals at a pool", "1e-9"))
-    off = math.sqrt(odds / (2 * ARRIVALS))
-    times, away = who_came(Pool)
-    assert times[::2].sum() == 0
-    assert abs(times[1::2] / ARRIVALS - 0.5).max() <= off
-    assert abs(away - 200 / 21) <= 20 * off
-    times, _ = who_came(Ordered)
-    assert abs(times[1::2] / ARRIVALS - 0.5).max() > off
 
 
 def test_epsilon_and_deviation_are_rounded_up() -> None:
