@@ -91,32 +91,26 @@ OTHERS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", [*OTHERS, "data", "recipe", "worlds", "dpcore", "numpy"])
 def test_a_state_file_of_another_experiment_is_refused_by_name(
-    whole: tuple[Path, bytes, list[Cell]], name: str
-) -> None:
-    path, data, _ = whole
-    change = {name: OTHERS[name], **({"checkpoints": (501,)} if name == "horizon" else {})}
-    with pytest.raises(InvalidParameter, match=f"was started with another value of {name}"):
-        kept(path, replace(SMALL, **change))
-    assert path.read_bytes() == data
-
-
-@pytest.mark.parametrize("name", ["data", "recipe", "worlds"])
-def test_other_data_seeds_and_worlds_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    # The version does not identify the code or scikit-learn, which may have changed.
-    path, worlds = begun(tmp_path / "state"), WORLDS
+    path, experiment, worlds = begun(tmp_path / "state"), SMALL, WORLDS
     match name:
         case "data":
             worlds = replace(worlds, data="0" * 64)
-        case "recipe":
-            monkeypatch.setattr("bandits.experiments.runner.RECIPE", "dpcore-bandit-cell/0")
-        case _:
+        case "worlds":  # the version does not identify the code or scikit-learn
             other = Bernoulli(means=(0.1, 0.2, 0.3))
             worlds = replace(worlds, environments=(*worlds.environments[:-1], other))
-    refused(path, f"another value of {name}", worlds)
+        case "recipe":
+            monkeypatch.setattr("bandits.experiments.runner.RECIPE", "dpcore-bandit-cell/0")
+        case "dpcore" | "numpy":
+            stated = lambda package: "0.0" if package == name else version(package)  # noqa: E731
+            monkeypatch.setattr("bandits.experiments.runner.version", stated)
+        case _:
+            change = {"checkpoints": (501,)} if name == "horizon" else {}
+            experiment = replace(SMALL, **{**change, name: OTHERS[name]})
+    refused(path, f"was started with another value of {name}", worlds, experiment)
 
 
 def begun(path: Path) -> Path:
@@ -125,10 +119,12 @@ def begun(path: Path) -> Path:
     return path
 
 
-def refused(path: Path, words: str, worlds: Worlds = WORLDS) -> None:
+def refused(
+    path: Path, words: str, worlds: Worlds = WORLDS, experiment: Experiment = SMALL
+) -> None:
     """Assert that the file cannot be resumed and stays unchanged."""
     data = path.read_bytes()
-    with pytest.raises(InvalidParameter, match=words), resume(path, SMALL, worlds):
+    with pytest.raises(InvalidParameter, match=words), resume(path, experiment, worlds):
         pass
     assert path.read_bytes() == data
 
@@ -149,19 +145,6 @@ def test_a_cell_is_flushed_before_the_next_is_stored(
         for number, cell in enumerate(cells_of(SMALL), start=2):
             state.append(cell)
             assert synced[-1] == (file, number)
-
-
-@pytest.mark.parametrize("name", ["dpcore", "numpy"])
-def test_a_state_file_of_another_version_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    begun(tmp_path / "state.jsonl")
-
-    def other(package: str) -> str:
-        return "0.0" if package == name else version(package)
-
-    monkeypatch.setattr("bandits.experiments.runner.version", other)
-    refused(tmp_path / "state.jsonl", f"was started with another value of {name}")
 
 
 def test_cells_in_another_order_are_refused(tmp_path: Path) -> None:
