@@ -362,6 +362,22 @@ def test_all_means_and_differences_of_a_run_are_within_their_bounds(trust: str) 
     assert too_many(trust, "gap", 1) > gaps > too_many(trust, "gap", 0.7)
 
 
+@pytest.mark.parametrize("bits", [10, 60], ids=["by balls", "by enclosures"])
+@pytest.mark.parametrize(
+    "law", [PolyaDifference(shape=16, scale=3), Binomial(trials=60, probability="1/9")], ids=repr
+)
+def test_tail_bounds_hold_and_are_tight(
+    law: Noise, bits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(radius_exact, "_TAIL_BITS", bits)
+    monkeypatch.setattr(radius_exact, "_tail", radius_exact._tail.__wrapped__)
+    for sign in (1,) if law.symmetric else (1, -1):
+        for knot in (-40, -7, -1, 0, 1, 9, 30):
+            true = law.enclose_sf(knot, 120) if sign > 0 else law.enclose_cdf(-knot - 1, 120)
+            found = radius_exact._beyond(law, sign, knot)
+            assert true.lower <= found <= Fraction(true.upper) * (1 + Fraction(1, 2**9))
+
+
 def test_balls_give_a_valid_width_for_a_bad_float_guess(monkeypatch: pytest.MonkeyPatch) -> None:
     law = DiscreteLaplace(scale=64)
     given: dict[str, Any] = {"precision": 32, "pulls": 1024, "failure": "1e-3", "threshold": 900}

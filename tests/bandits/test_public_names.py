@@ -29,7 +29,7 @@ from bandits.combinatorial_rewards_and_oracles import (
 )
 from bandits.elimination_radii import ExactRadius, PaperRadius, certified_gap, certified_width
 from bandits.play import play
-from bandits.policies.combinatorial_ucb import cucb
+from bandits.policies.combinatorial_ucb import cucb, laplace_quantile
 from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.policies.registry import Setting
 from bandits.policies.successive_elimination import BatchedElimination, DpSe, ShuffleElimination
@@ -119,6 +119,7 @@ GOOD: Final[dict[Callable[..., object], dict[str, Any]]] = {
     play: {"policy": ONCE, "environment": ARMS, "horizon": 100, "world": COINS},
     certified_width: LAPLACE,
     certified_gap: LAPLACE,
+    laplace_quantile: {"draws": np.array([1]), "scale": 1.0, "rare": 1.0},
     Problem: {"decisions": PAIRS},
     Linear: {},
     Coverage: {"targets": (0, 1)},
@@ -273,6 +274,7 @@ WRONG: Final[dict[Callable[..., object], dict[str, tuple[object, ...]]]] = {
         "noise": (3,),
     },
     certified_gap: {"noise": (Poisson(mean=3),)},
+    laplace_quantile: {"scale": (0.0,)},
     Problem: {
         "decisions": (3,),
         "reward": ("linear",),

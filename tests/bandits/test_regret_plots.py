@@ -10,7 +10,6 @@ import pytest
 
 from bandits import regret_plots
 from bandits.regret_plots import LOOKS, Curve, Panel, draw_panels, looks_of
-from dpcore.cli.figure_file import check_picture
 from dpcore.errors import InvalidParameter
 from tests.day_and_nightly import by_day
 
@@ -104,18 +103,9 @@ def test_invalid_curves_are_refused(edit: dict[str, Any], reason: str) -> None:
         Curve(**good | edit)
 
 
-def test_invalid_paths_of_figures_are_refused(
+def test_figures_without_curves_or_matplotlib_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for path, reason in (
-        (tmp_path / "a.gif", "must end in"),
-        (tmp_path / "absent" / "a.svg", "no folder"),
-    ):
-        with pytest.raises(InvalidParameter, match=reason):
-            check_picture("--output", path)
-    (tmp_path / "folder.svg").mkdir()
-    with pytest.raises(InvalidParameter, match="is a directory"):
-        check_picture("--output", tmp_path / "folder.svg")
     with pytest.raises(InvalidParameter, match="curves"):
         Panel(title="", curves=())
     with pytest.raises(InvalidParameter, match="panels"):

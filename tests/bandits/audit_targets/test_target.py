@@ -4,7 +4,6 @@ faults that occur in published code, for your own policies, returning users and 
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -212,68 +211,31 @@ def test_devices_with_shares_of_zero_are_refuted(
 
 
 MINE = """
-    from dataclasses import dataclass, field
-    from bandits import BatchedElimination, Policy, Privatizer, SumPrivatizer
+from bandits import BatchedElimination, SumPrivatizer
 
-    def policy():
-        return BatchedElimination(
-            privatizer=SumPrivatizer(trust="pure", epsilon="1/2", failure="1e-3")
-        )
-
-    ready = policy()
-    number = 3
-
-    @dataclass(frozen=True, slots=True, kw_only=True)
-    class Bare(Policy):
-        privatizer: Privatizer = field()
-        size: int = 8
-        name: str = "bare"
-        def init(self, arms, horizon): return 0
-        def choose(self, state): return None
-        def observe(self, state, released): return 0
-        def sizes(self, arms, horizon): return (self.size,)
-
-    @dataclass(frozen=True, slots=True, kw_only=True)
-    class Annotated(Bare):
-        privatizer: Privatizer = Policy.privatizer  # as "privatizer: Privatizer" in a Policy
+def policy():
+    return BatchedElimination(privatizer=SumPrivatizer(trust="pure", epsilon="1/2", failure="1e-3"))
 """
 
 
-@pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@by_day(1)
+@pytest.mark.parametrize("rest", ["mine.py:policy", "my_module:policy"])
+def test_a_policy_is_named_by_file_or_module(
+    rest: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "mine.py").write_text(textwrap.dedent(MINE))
-    (tmp_path / "my_module.py").write_text(textwrap.dedent(MINE))
-    return tmp_path
-
-
-@by_day(1)
-@pytest.mark.parametrize("rest", ["mine.py:policy", "mine.py:ready", "my_module:policy"])
-@pytest.mark.usefixtures("mine")
-def test_a_policy_is_named_by_file_or_module(rest: str) -> None:
+    for name in ("mine.py", "my_module.py"):
+        (tmp_path / name).write_text(MINE)
     viewed = target(f"bandit:{rest}", rest, True)
     assert (viewed.epsilon, viewed.pair) == (Fraction(1, 2), (0, 1))
     with_keys = f"{rest},delta=1e-3,path=devices"
     assert target(f"bandit:{with_keys}", with_keys, True).delta == Fraction(1, 1000)
     report = audit.audit(f"bandit:{rest}", runs=effort(150, 400), seed=7)
     assert (report.verdict, report.claim.to_json()["epsilon"]) == ("not_refuted", "1/2")
-
-
-@pytest.mark.parametrize(
-    ("rest", "said"),
-    [
-        ("mine.py:number", "'int' object is not callable"),
-        ("mine.py:Bare", r"without a default: privatizer\. Give each a default, .*policy = Bare\("),
-        ("mine.py:Annotated", "without a default: privatizer. Give each a default"),
-        ("mine.py:policy,epsilon=1", "epsilon"),
-        ("builtins:dict", "must be a bandits.Policy"),
-    ],
-)
-@pytest.mark.usefixtures("mine")
-def test_an_object_that_is_not_a_policy_is_refused(rest: str, said: str) -> None:
-    with pytest.raises(InvalidParameter, match=said):
-        target(f"bandit:{rest}", rest, True)
+    for wrong in (f"{rest},epsilon=1", "builtins:dict"):
+        with pytest.raises(InvalidParameter, match=r"epsilon|must be a bandits\.Policy"):
+            target(f"bandit:{wrong}", wrong, True)
 
 
 RUNS = 600

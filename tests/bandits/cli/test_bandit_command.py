@@ -41,7 +41,7 @@ def test_the_list_names_presets_and_algorithms(bandit: Bandit) -> None:
         assert row["sentence"] in answer.out
 
 
-ALL = "cdp-se,ldp-se,dist-dp-se,dist-rdp-se,dist-cdp-se,dp-se,se"
+ALL = "cdp-se,dist-rdp-se,dp-se,se"
 
 
 def test_the_document_has_a_row_for_each_algorithm_and_epsilon(bandit: Bandit) -> None:
@@ -66,7 +66,7 @@ def test_the_document_has_a_row_for_each_algorithm_and_epsilon(bandit: Bandit) -
         promised = row["guarantee"]
         assert promised["delta"] == "1/1000000"
         assert (promised["epsilon_upper"] is None) == (row["algorithm"] == "se")
-        if row["algorithm"] in ("cdp-se", "ldp-se", "dist-dp-se", "dp-se"):
+        if row["algorithm"] in ("cdp-se", "dp-se"):
             assert float(promised["epsilon_upper"]) <= row["epsilon"]
 
 

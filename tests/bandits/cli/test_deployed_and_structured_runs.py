@@ -195,8 +195,17 @@ def test_masked_aggregation_is_executed(bandit: Bandit, tmp_path: Path) -> None:
     answer = bandit(
         *("run", "cz/easy", "--epsilon", "4", "-T", "700", "--instances", "1"),
         *("--algorithms", "dist-dp-se", "--visits", "16", "--aggregation", "masked"),
-        *("--dropouts", "5%", "--failure-probability", "0.01", "--rewards", str(table)),
+        *(
+            "--dropouts",
+            "5%",
+            "--honest",
+            "90%",
+            "--failure-probability",
+            "0.01",
+            "--rewards",
+            str(table),
+        ),
     )
     assert (answer.code, answer.err) == (0, "")
-    assert "at most 16 visits, masked aggregation, dropouts 5%, seed 1" in answer.out
+    assert "at most 16 visits, masked aggregation, honest 90%, dropouts 5%, seed 1" in answer.out
     assert "Assumed: the masked aggregation hides all but the sum" in answer.out

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pytest
 
 from bandits.elimination_radii import RadiusName
@@ -23,7 +22,7 @@ from benchmarks.figures import section
 from benchmarks.figures.__main__ import QUICK, STUDIES, WHOLE, regenerate
 from benchmarks.figures.generated_mslr import letor_text
 from benchmarks.figures.section import Effort, guarantee_of, is_less, is_same, regret_of
-from benchmarks.figures.sweep import Outcome, Outcomes, _outcome, best_of, of_experiment, ratio
+from benchmarks.figures.sweep import Outcome, Outcomes, _outcome, best_of, of_experiment
 from tests.support.bandits.committed import FIGURES, OTHERS, complaints, results_of, row_of, rows_of
 from tests.support.dpcore.mutants import mutated
 
@@ -73,18 +72,6 @@ def test_equality_is_decided_within_a_tenth_and_not_by_a_large_error() -> None:
         assert section._same(off(factor, error), NOISY) == verdict, factor
     bold = mutated(section._same, "mean + ERRORS * error <= most", "mean <= ERRORS * error")
     assert (bold(off(1, 1), NOISY), section._same(off(1, 1), NOISY)) == ("holds", "not decided")
-
-
-def test_the_error_of_a_ratio_is_computed_from_pairs() -> None:
-    world = np.random.default_rng(1)
-    below = world.gamma(4.0, size=400)
-    above = below * (0.5 + 0.05 * world.standard_normal(400))
-    found = ratio(above.tolist(), below.tolist())
-    draws = world.integers(400, size=(2000, 400))
-    again = above[draws].mean(axis=1) / below[draws].mean(axis=1)
-    assert found.error == pytest.approx(again.std(), rel=0.1)
-    apart = world.permutation(above)
-    assert ratio(apart.tolist(), below.tolist()).error > 5 * found.error
 
 
 def test_only_runs_that_dropped_the_best_arm_are_counted() -> None:

@@ -10,8 +10,6 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 
 from bandits.batch import Commit, Pulls, Released, ReleasedSum
@@ -71,28 +69,6 @@ def test_an_arm_stays_active_while_its_interval_overlaps_the_best() -> None:
     assert surviving(means, 0.0) == (0,)
     strict = mutated(surviving, "mean >= least", "mean > least")
     assert strict(means, 0.5) == (0,)
-
-
-@given(
-    sums=st.lists(st.lists(st.fractions(-3, 9), min_size=4, max_size=4), min_size=1, max_size=6),
-    beta=st.floats(0, 1),
-)
-def test_an_eliminated_arm_never_comes_back(sums: list[list[Fraction]], beta: float) -> None:
-    policy = BatchedElimination(privatizer=PLAIN, radius=Given(beta=beta))
-    state = policy.init(4, 10**6)
-    for batch in sums:
-        choice = policy.choose(state)
-        if isinstance(choice, Commit):
-            assert state.active == (choice.arm,)
-            return
-        assert {a for a, n in enumerate(choice.counts) if n} == set(state.active)
-        best = max(state.active, key=lambda arm: batch[arm])
-        after = policy.observe(
-            state, released([x if a in state.active else None for a, x in enumerate(batch)])
-        )
-        assert set(after.active) <= set(state.active)
-        assert best in after.active
-        state = after
 
 
 def test_a_missing_sum_is_refused() -> None:

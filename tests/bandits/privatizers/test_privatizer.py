@@ -14,7 +14,6 @@ from accounting.derive_guarantee import guarantee
 from accounting.errors import NotDerived
 from accounting.guarantees.stated_guarantees import Assumed, Pure
 from accounting.privacy_curves.release_curve import PrivacyCurve
-from accounting.protocol_guarantees.plan_protocol import choose
 from accounting.protocol_guarantees.pure_shuffle_guarantee import CertifiedShuffle
 from audit.fit.fit import fit
 from bandits.policies.successive_elimination import BatchedElimination
@@ -95,21 +94,6 @@ def test_released_bits_have_the_law_of_the_shuffle() -> None:
     center = law.trials * Fraction(law.probability)
     at_once = [int(privatizer.release(4, 6, rng) - 4 + center) for _ in range(RUNS)]
     assert fitted(at_once, law, alpha) == "not_refuted"
-
-
-@pytest.mark.parametrize("n", [1, 7, 256])
-@pytest.mark.parametrize("trust", ["central", "pure", "renyi", "concentrated", "shuffled-pure"])
-def test_the_papers_parameters_agree_with_their_formulas(trust: Trust, n: int) -> None:
-    privatizer = SumPrivatizer(trust=trust, epsilon="1/2", failure="1e-6", parameters="paper")
-    delta = "1e-6" if trust in ("renyi", "concentrated") else 0
-    plan = choose(
-        instance=trust, users=n, epsilon="1/2", delta=delta, failure="1e-6", parameters="paper"
-    )
-    assert privatizer.protocol(n) == plan.protocol
-    exact = made(trust, failure="1e-6")
-    assert exact.precision(n) == privatizer.precision(n)
-    assert exact.noise(n) == privatizer.noise(n)
-    assert exact.protocol(n).threshold <= privatizer.protocol(n).threshold
 
 
 @pytest.mark.parametrize("n", [4, 16, 40])
