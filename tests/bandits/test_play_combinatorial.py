@@ -100,7 +100,7 @@ def test_compiled_rounds_equal_those_of_the_tables(
             Game(policy, [world] * 2, [coins(seed) for seed in range(2)], compiled=compiled)
             for compiled in (False, True)
         ]
-        for size in (400, 200, 100):
+        for size in (300, 100, 50):
             one, other = (game.play(size) for game in both)
             assert np.array_equal(one, other)
         return both

@@ -70,7 +70,7 @@ class Noted(BatchedElimination):
 @pytest.mark.parametrize("reward", [0, 1])
 def test_a_view_contains_every_released_sum(privatizer: Privatizer, reward: int) -> None:
     found = view_of(BatchedElimination(privatizer=privatizer))
-    views, coins = found.views(reward, 30, SeededRng(8)), SeededRng(8)
+    views, coins = found.views(reward, 12, SeededRng(8)), SeededRng(8)
     policy, world = found.policy, np.random.default_rng(1)
     assert isinstance(policy, BatchedElimination)
     units = [privatizer.precision(size) for size in found.sizes]

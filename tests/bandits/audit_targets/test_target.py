@@ -183,7 +183,7 @@ def test_a_policy_that_reads_raw_rewards_is_refuted(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(_Fixed, "_encoded_sum", leaky)
     monkeypatch.setattr(BatchedElimination, "observe", peeking)
-    report = audited("dist-dp-se,epsilon=1", runs=600, alpha=ALPHA)
+    report = audited("dist-dp-se,epsilon=1", runs=300, alpha=ALPHA)
     assert [outcome.refuted for outcome in report.outcomes] == [False] * 4 + [True, True]
 
 

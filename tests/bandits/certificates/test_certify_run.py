@@ -315,7 +315,7 @@ RUNS: dict[str, tuple[Callable[[], Run], tuple[str, ...], float, float]] = {
     # For nine numbers total losses are not enumerated, but the largest loss is exact.
     "central, pure": (lambda: linear("central", "pure", 9, 12), (MILLIONTH,), 9.3, 10),
     "local, pure": (lambda: linear("local", "pure", 9, 12), (MILLIONTH,), 9.3, 10),
-    "factorisation": (lambda: combinatorial("factorisation", 300, 2), (MILLIONTH,), 2, 2.2),
+    "factorisation": (lambda: combinatorial("factorisation", 100, 2), (MILLIONTH,), 2, 2.2),
     # Ten levels for each of 8 base arms: 80 numbers.
     "tree": (lambda: combinatorial("tree", 1000, 8), (MILLIONTH,), 0.9, 2),
     "ldp2": (lambda: combinatorial("tree", 60, 2, "cucb-ldp2"), (MILLIONTH,), 1.9, 2),
@@ -412,7 +412,7 @@ EDITED: list[tuple[str, Edit, str]] = [
     ("central, pure", proven("pure", "epsilon", "9"), "the value is 10"),
     ("local, pure", proven("pure", "epsilon", "9"), "the value is 10"),
     ("factorisation", law(noise={"sigma_squared": "1000000"}), "proven: the value is"),
-    ("factorisation", law(sensitivity={"amount": [1] * 600}), "proven: the value is"),
+    ("factorisation", law(sensitivity={"amount": [1] * 200}), "proven: the value is"),
     ("factorisation", proven("zcdp", "rho", "1/100"), "proven: the value is"),
     ("factorisation", claim("1.9"), SMALLER.format(MILLIONTH)),
     ("tree", law(noise={"scale": "36"}), "the value is"),

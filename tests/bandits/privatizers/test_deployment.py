@@ -220,7 +220,7 @@ def test_the_guarantee_is_derived_from_the_noise_in_use() -> None:
 
 @pytest.mark.parametrize("trust", ["local", "pure"])
 def test_pure_runs_have_the_guarantee_epsilon(trust: Trust) -> None:
-    promised = not_none(run_guarantee(BatchedElimination(privatizer=private(trust)), 10, 10**4))
+    promised = not_none(run_guarantee(BatchedElimination(privatizer=private(trust)), 10, LONG))
     assert as_pure(promised) == PureBound(1)
     assert promised.epsilon("1e-6").upper <= 1
     assert promised.delta(1).upper == 0
