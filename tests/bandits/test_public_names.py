@@ -84,7 +84,7 @@ TOP = Problem(decisions=Unions.subsets(4, 2))
 PAIRS = Unions(((0, 1), (2, 3), (4, 5)), 2)
 COVERAGE = Coverage((0, 1, 1, 2, 0, 2))
 ARMS = Bernoulli(means=(0.25, 0.75, 0.5))
-ONCE = Script(batches=(Pulls((1, 1, 1)), Commit(0)))
+ONCE: Any = Script(batches=(Pulls((1, 1, 1)), Commit(0)))
 ANY = Problem(decisions=Unions.subsets(4, 2), reward=AtLeastOne())
 
 COINS = np.random.default_rng(1)

@@ -269,15 +269,6 @@ def test_the_watched_user_is_in_both_batches() -> None:
     assert both(one[0]) - both(none[0]) == 4
 
 
-@by_day(1)
-@pytest.mark.parametrize(("planned", "wrong"), [(2, False), (1, True)])
-def test_noise_for_one_visit_is_refuted_by_two(planned: int, wrong: bool) -> None:
-    claim = audit_view(policy_of(steady(2)), delta="1e-2", visits=2)
-    seen = audit_view(policy_of(steady(planned)), delta="1e-2", visits=2)
-    runs = RUNS if wrong else effort(200, RUNS)
-    assert own_refuted(replace(seen, epsilon=claim.epsilon, delta=claim.delta), runs) is wrong
-
-
 GONE = Deployment(dropouts="3/4")
 PLAIN_SUMS = SumPrivatizer(trust="renyi", epsilon="1/2", failure="1e-6")
 
@@ -293,20 +284,21 @@ def private(kind: type[SumPrivatizer]) -> SumPrivatizer:
     return kind(trust="renyi", epsilon="1/2", failure="1e-6", deployment=GONE)
 
 
-@by_day(1)
-@pytest.mark.parametrize("path", ["release", pytest.param("devices", marks=pytest.mark.nightly)])
-@pytest.mark.parametrize(("kind", "wrong"), [(SumPrivatizer, False), (ForEveryone, True)])
-def test_shares_for_all_users_are_refuted_if_users_drop_out(
-    kind: type[SumPrivatizer], wrong: bool, path: Any
+@by_day(2)
+@pytest.mark.parametrize(
+    ("right", "wrong", "given", "runs"),
+    [
+        (steady(2), steady(1), {"visits": 2}, RUNS),
+        # 16 devices give less evidence.
+        (private(SumPrivatizer), private(ForEveryone), {"path": "devices"}, 10 * RUNS),
+        (private(SumPrivatizer), private(ForEveryone), {}, RUNS),
+    ],
+    ids=["one visit", "devices of everyone", "everyone"],
+)
+def test_noise_for_one_visit_or_for_all_users_is_refuted(
+    right: Any, wrong: Any, given: dict[str, Any], runs: int
 ) -> None:
-    claim = audit_view(policy_of(private(SumPrivatizer)), delta="1e-2")
-    seen = audit_view(policy_of(private(kind)), delta="1e-2", path=path)
-    runs = RUNS if wrong else effort(200, RUNS)
-    runs *= 1 if path == "release" else 10  # 16 devices give less evidence
-    assert own_refuted(replace(seen, epsilon=claim.epsilon, delta=claim.delta), runs) is wrong
-
-
-def test_the_claim_of_shares_for_all_users_is_that_of_the_remaining_noise() -> None:
-    right = audit_view(policy_of(private(SumPrivatizer)), delta="1e-2")
-    wrong = audit_view(policy_of(private(ForEveryone)), delta="1e-2")
-    assert wrong.epsilon > right.epsilon * Fraction(3, 2)
+    claim, seen = (audit_view(policy_of(each), delta="1e-2", **given) for each in (right, wrong))
+    assert seen.epsilon > claim.epsilon * Fraction(3, 2)
+    assert own_refuted(replace(seen, epsilon=claim.epsilon, delta=claim.delta), runs)
+    assert not own_refuted(claim, effort(runs // 3, runs))

@@ -418,7 +418,8 @@ def test_a_budget_without_rounding_would_lose_a_visit() -> None:
 def test_an_invalid_book_or_charge_is_refused_before_any_is_made(tmp_path: Path) -> None:
     far = replace(CURVE, scope=Scope(relation=Relation.ADD_REMOVE))
     bad = {"ledger": (None,), "curve": ("x", far), "run": ("", "a\nb", "x" * 101)}
-    unknown = (users(0, 0), users(-1), users(1 << 27), np.array([0.0]), np.array([[0]]), [0], "u")
+    unknown: list[Any] = [users(0, 0), users(-1), users(1 << 27), [0], "u"]
+    unknown += [np.array([0.0]), np.array([[0]])]
     with Ledger.create(str(tmp_path / "l.db"), budget=visits_budget(CURVE, 1)) as ledger:
         good: dict[str, Any] = {"ledger": ledger, "curve": CURVE, "run": "first"}
         for argument, values in bad.items():
@@ -470,7 +471,7 @@ def test_only_one_of_several_players_of_the_same_run_is_admitted(tmp_path: Path)
             for release in range(rounds):
                 barrier.wait(60)
                 with suppress(InvalidParameter):
-                    admitted += book.pay(np.arange(10), f"{release}").all()
+                    admitted += int(book.pay(np.arange(10), f"{release}").all())
         return admitted
 
     assert together(play_one_run) == rounds
