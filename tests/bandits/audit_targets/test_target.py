@@ -284,7 +284,7 @@ def private(kind: type[SumPrivatizer]) -> SumPrivatizer:
     return kind(trust="renyi", epsilon="1/2", failure="1e-6", deployment=GONE)
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize(
     ("right", "wrong", "given", "runs"),
     [
