@@ -4,7 +4,6 @@ faults that occur in published code, for your own policies, returning users and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -112,17 +111,6 @@ def test_one_draw_for_all_arms_is_refuted(rest: str) -> None:
         assert refuted(rest, runs=300)
 
 
-def seeded_anew(coins: list[int]) -> Callable[[Any, Rng], Rng]:
-    """The generator of a batch, seeded with the first seed of its run."""
-
-    def again(sent: Any, rng: Rng) -> Rng:
-        if sent.batches == 1:
-            coins[:] = [rng.bits(62)]
-        return SeededRng(coins[0])
-
-    return again
-
-
 @by_day(1)
 @pytest.mark.parametrize(
     ("name", "runs"), [("dist-dp-se", 250), ("dist-rdp-se", 600), ("vb-sdp-ae", 250)]
@@ -131,9 +119,16 @@ def test_random_bits_reused_in_every_batch_are_refuted(
     name: str, runs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each batch alone is correct, but the noise cancels in the difference of two batches."""
+    coins: list[int] = []
+
+    def again(sent: Any, rng: Rng) -> Rng:
+        if sent.batches == 1:
+            coins[:] = [rng.bits(62)]
+        return SeededRng(coins[0])
+
     wrong = mutated(
         _Sent.batch, "self.batches += 1", "self.batches += 1\n    rng = again(self, rng)",
-        again=seeded_anew([]),
+        again=again,
     )  # fmt: skip
     monkeypatch.setattr(_Sent, "batch", wrong)
     report = audited(f"{name},epsilon=1", runs=runs, alpha=ALPHA)
