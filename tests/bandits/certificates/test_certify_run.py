@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 from collections.abc import Callable
@@ -16,7 +15,6 @@ import pytest
 
 from accounting import Status
 from accounting.certificates.canonical_text import digest_of
-from accounting.certificates.verify_certificate import Verdict
 from accounting.certificates.worst_of_certificates import zcdp_keeps
 from accounting.composition.compose import compose
 from accounting.errors import NotDerived
@@ -103,76 +101,6 @@ def test_a_run_is_certified_and_verified_independently(name: str) -> None:
     assert derived.upper <= claimed <= Fraction(derived.upper) * Fraction(10001, 10000)
     assert certificate.algorithm == run.policy
     assert sum(each["times"] for each in certificate.released) == len(run.releases)
-
-
-@pytest.fixture(name="shuffled", scope="module")
-def _shuffled() -> dict[str, Any]:
-    """The certificate of a run over pure shuffles."""
-    run = run_of(POLICIES["pure-shuffle"], horizon=SHORT)
-    return certificate_of(run, deltas=[DELTA]).to_json()
-
-
-def test_a_pure_shuffle_assumes_a_shuffler_and_every_epsilon_is_recomputed(
-    shuffled: dict[str, Any],
-) -> None:
-    assumed = shuffled["assumptions"]
-    assert shuffled["claims"][0]["epsilon"] == "0.5"
-    assert not any("relaxed" in each for each in assumed)
-    assert any("the shuffler shows the server only the bits" in each for each in assumed)
-    fewer = [each for each in assumed if "the shuffler" not in each]
-    assert not recheck(sealed({**shuffled, "assumptions": fewer})).holds
-    assert len(shuffled["parts"]) > 1  # one for each number of users
-    verdict = recheck(json.dumps(shuffled))
-    found = [each for each in verdict.findings if each.where.startswith("parts")]
-    assert verdict.holds
-    assert {each.status.value for each in found} == {"holds"}
-    assert all("honest users of a shuffle" in each.reason for each in found)
-
-
-def test_a_plan_without_honest_users_is_refused(shuffled: dict[str, Any]) -> None:
-    def planned(gone: str, told: str, words: tuple[str, str] = ("drop out", "reveal")) -> bool:
-        plan = f"{SOME_HONEST}{gone} {words[0]}, and {told} break the protocol or {words[1]}"
-        plan += " their noise"
-        assumed = [plan if each == ALL_HONEST else each for each in shuffled["assumptions"]]
-        assert plan in assumed
-        return recheck(sealed({**shuffled, "assumptions": assumed})).holds
-
-    assert planned("1/20", "1/10")
-    assert planned("1/20", "1/10", ("vanish", "tell"))  # as an earlier version wrote it
-    for gone, told in (("1/20", "1"), ("1/2", "1/2"), ("1", "0"), ("1/0", "0")):
-        assert not planned(gone, told)
-
-
-def test_a_shuffle_with_less_noise_than_it_needs_is_refused(shuffled: dict[str, Any]) -> None:
-    """Every parameter is edited, with a matching digest and a matching epsilon."""
-    last = len(shuffled["parts"]) - 1
-    held = shuffled["parts"][last]["is"]
-
-    def changed(**fields: Any) -> Verdict:
-        edited = copy.deepcopy(shuffled)
-        edited["parts"][last]["is"] |= fields
-        return recheck(sealed(edited))
-
-    assert changed().holds
-    users, shape = int(held["users"]), Fraction(held["shape"])
-    for fields in (
-        {"shape": str(shape * Fraction(9, 10))},
-        {"scale": str(Fraction(held["scale"]) * Fraction(99, 100))},
-        {"cover": str(Fraction(held["cover"]) / 2**20)},
-        {"reach": held["reach"] // 2},
-        {"honest": users - users // 4},
-        {"precision": 2},
-    ):
-        found = changed(**fields).failures
-        assert [each.where for each in found] == [f"parts[{last}]"], fields
-        assert "is too small for" in found[0].reason
-    for fields, reason in (
-        ({"reach": 10**6}, "message bits (limit"),
-        ({"honest": users + 1}, "must be <= users"),
-        ({"cover": "0"}, "must be > 0"),
-        ({"shape": "2"}, "must be <= 1"),
-    ):
-        assert reason in str(changed(**fields))
 
 
 def test_returning_users_are_certified_for_all_visits() -> None:
@@ -310,6 +238,7 @@ def combinatorial(
 MILLIONTH = "1/1000000"
 RUNS: dict[str, tuple[Callable[[], Run], tuple[str, ...], float, float]] = {
     "pure": (lambda: run_of(POLICIES["pure"], horizon=SHORT), (DELTA, "1/100"), 0.49, 0.5),
+    "shuffle": (lambda: run_of(POLICIES["pure-shuffle"], horizon=SHORT), (DELTA,), 0.49, 0.5),
     "central": (lambda: linear("central", "exact", 2, 3), ("1/4",), 9.9, 10),
     "local": (lambda: linear("local", "exact", 2, 3), ("1/4",), 9.9, 10),
     # For nine numbers total losses are not enumerated, but the largest loss is exact.
@@ -338,6 +267,38 @@ def test_runs_of_every_kind_are_certified(name: str) -> None:
     found = recheck(text_of(name)).findings
     assert {each.status for each in found} == {Status.HOLDS, Status.ASSUMED}
     assert "noise" in [each.where for each in found if each.status is Status.ASSUMED]  # from a seed
+
+
+def test_a_pure_shuffle_assumes_a_shuffler_and_every_epsilon_is_recomputed() -> None:
+    shuffled = json.loads(text_of("shuffle"))
+    assumed = shuffled["assumptions"]
+    assert shuffled["claims"][0]["epsilon"] == "0.5"
+    assert not any("relaxed" in each for each in assumed)
+    assert any("the shuffler shows the server only the bits" in each for each in assumed)
+    fewer = [each for each in assumed if "the shuffler" not in each]
+    assert not recheck(sealed({**shuffled, "assumptions": fewer})).holds
+    assert len(shuffled["parts"]) > 1  # one for each number of users
+    verdict = recheck(json.dumps(shuffled))
+    found = [each for each in verdict.findings if each.where.startswith("parts")]
+    assert verdict.holds
+    assert {each.status.value for each in found} == {"holds"}
+    assert all("honest users of a shuffle" in each.reason for each in found)
+
+
+def test_a_plan_without_honest_users_is_refused() -> None:
+    shuffled = json.loads(text_of("shuffle"))
+
+    def planned(gone: str, told: str, words: tuple[str, str] = ("drop out", "reveal")) -> bool:
+        plan = f"{SOME_HONEST}{gone} {words[0]}, and {told} break the protocol or {words[1]}"
+        plan += " their noise"
+        assumed = [plan if each == ALL_HONEST else each for each in shuffled["assumptions"]]
+        assert plan in assumed
+        return recheck(sealed({**shuffled, "assumptions": assumed})).holds
+
+    assert planned("1/20", "1/10")
+    assert planned("1/20", "1/10", ("vanish", "tell"))  # as an earlier version wrote it
+    for gone, told in (("1/20", "1"), ("1/2", "1/2"), ("1", "0"), ("1/0", "0")):
+        assert not planned(gone, told)
 
 
 @pytest.mark.parametrize("name", ["central", "ldp2"])
@@ -399,6 +360,20 @@ def foreign(document: Any) -> None:
     document["released"] = [{**document["released"][0], "noise": noise}]
 
 
+def shuffled(change: Callable[[Any], dict[str, Any]]) -> Edit:
+    """Change fields of the last shuffle."""
+
+    def edit(document: Any) -> None:
+        held = document["parts"][-1]["is"]
+        held |= change(held)
+
+    return edit
+
+
+def less(key: str, factor: str | Fraction) -> Edit:
+    return shuffled(lambda held: {key: str(Fraction(held[key]) * Fraction(factor))})
+
+
 SMALLER = "claims a smaller epsilon at {} than its certificate proves"
 EDITED: list[tuple[str, Edit, str]] = [
     ("pure", law(noise={"scale": "1"}), "the value is"),
@@ -417,6 +392,16 @@ EDITED: list[tuple[str, Edit, str]] = [
     ("factorisation", claim("1.9"), SMALLER.format(MILLIONTH)),
     ("tree", law(noise={"scale": "36"}), "the value is"),
     ("doubling", law(noise={"scale": "18/5"}), "the value is"),
+    ("shuffle", less("shape", "9/10"), "is too small for"),
+    ("shuffle", less("scale", "99/100"), "is too small for"),
+    ("shuffle", less("cover", Fraction(1, 2**20)), "is too small for"),
+    ("shuffle", shuffled(lambda held: {"reach": held["reach"] // 2}), "is too small for"),
+    ("shuffle", shuffled(lambda held: {"honest": held["users"] * 3 // 4}), "is too small for"),
+    ("shuffle", shuffled(lambda _: {"precision": 2}), "is too small for"),
+    ("shuffle", shuffled(lambda _: {"reach": 10**6}), "message bits (limit"),
+    ("shuffle", shuffled(lambda held: {"honest": held["users"] + 1}), "must be <= users"),
+    ("shuffle", shuffled(lambda _: {"cover": "0"}), "must be > 0"),
+    ("shuffle", shuffled(lambda _: {"shape": "2"}), "must be <= 1"),
 ]
 
 
