@@ -7,11 +7,9 @@ import math
 
 import numpy as np
 import pytest
-from mpmath import mp
 from scipy.signal import fftconvolve
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components, dijkstra
-from scipy.sparse.csgraph import minimum_spanning_tree as lightest
 
 from bandits.combinatorial_rewards_and_oracles import (
     AtLeastOne,
@@ -88,15 +86,6 @@ def test_a_mean_reward_is_the_expectation_over_all_outcomes(
         assert float(reward.of(means, chosen[None, :])[0]) == pytest.approx(wanted, abs=1e-12)
 
 
-@each_reward
-def test_rewards_are_monotone(reward: Reward, sets: Decisions) -> None:
-    world, listed = np.random.default_rng(3), sets.listed()
-    for _ in range(200):
-        low, more = world.random((2, 6))
-        risen = reward.of(low + (1 - low) * more, listed) - reward.of(low, listed)
-        assert (risen >= -1e-12).all()
-
-
 def test_greedy_coverage_attains_its_fraction_and_is_not_always_optimal() -> None:
     groups = Unions(tuple((i, i + 1) for i in range(0, 12, 2)), 3)
     reward = Coverage((0, 1, 1, 2, 2, 3, 3, 4, 4, 0, 0, 2))
@@ -161,21 +150,6 @@ def test_an_infeasible_set_is_refused_by_name(returned: object, reason: str) -> 
     with pytest.raises(InvalidParameter, match="oracle = Wrong") as caught:
         problem.choose(np.zeros((1, 3)), np.zeros(1))
     assert reason in str(caught.value)
-
-
-def test_a_problem_with_parts_that_do_not_fit_is_refused() -> None:
-    reward = Coverage(TARGETS)
-    for argument, parts in (
-        ("decisions", {"decisions": 3}),
-        ("reward", {"decisions": PAIRS, "reward": "linear"}),
-        ("oracle", {"decisions": PAIRS, "oracle": LargestSum(Unions.subsets(6, 4))}),
-        ("oracle", {"decisions": PAIRS, "reward": reward}),
-        ("oracle", {"decisions": PAIRS, "reward": AtLeastOne()}),
-        ("oracle", {"decisions": PAIRS, "oracle": Exhaustive(PAIRS, reward)}),
-        ("oracle", {"decisions": PAIRS, "oracle": LargestSum(PAIRS, -1)}),
-    ):
-        with refused(argument):
-            Problem(**parts)
 
 
 COMPLETE = tuple(itertools.combinations(range(5), 2))
@@ -251,56 +225,9 @@ def test_the_best_super_arm_is_the_maximum_over_all(sets: Decisions) -> None:
         assert (worth > (values * sets.best(-values)).sum(axis=1)).all()
 
 
-def test_the_shortest_path_and_the_heaviest_tree_agree_with_scipy() -> None:
-    world = np.random.default_rng(2)
-    for _ in range(20):
-        weights = world.random(len(COMPLETE))
-        tree = -lightest(matrix(5, [*COMPLETE], (-weights).tolist())).sum()
-        found = SpanningTrees(COMPLETE).best(weights[None, :])[0]
-        assert weights[found].sum() == pytest.approx(tree)
-        costs = world.random(len(ROADS))
-        cheapest = dijkstra(matrix(5, [*ROADS], costs.tolist()), indices=0)[4]
-        # Rewards are 1 - cost, less 1: minus the cost.
-        path = Paths(ROADS).best((1 - costs)[None, :] - 1)[0]
-        assert costs[path].sum() == pytest.approx(cheapest)
-
-
-def test_an_invalid_reward_oracle_or_set_of_super_arms_is_refused_by_name() -> None:
-    for make, argument in (
-        (lambda: Linear(scale=0), "scale"),
-        (lambda: Coverage(()), "targets"),
-        (lambda: Coverage((0, -1)), "targets"),
-        (lambda: GreedyCoverage(PAIRS, Coverage((0,))), "targets"),
-        (lambda: Influence(()), "edges"),
-        (lambda: Influence(((0, 1), (1, 0))), "edges"),
-        (lambda: Influence(tuple((0, i) for i in range(1, 14))), "edges"),
-        (lambda: Failing(of=LargestSum(PAIRS), chance=1), "chance"),
-        (lambda: Unions((), 1), "groups"),
-        (lambda: Unions(((0, 1), (1,)), 1), "groups"),
-        (lambda: Unions(((0,), ()), 1), "groups"),
-        (lambda: Unions(((0,), (1,)), 3), "chosen"),
-        (lambda: Unions(((0,), (1,)), 0), "chosen"),
-        (lambda: Unions.subsets(0, 1), "arms"),
-        (lambda: Unions.subsets(63, 1), "arms"),
-        (lambda: Unions.subsets(3, 4), "super_arm"),
-        (lambda: Unions.subsets(3, 0), "super_arm"),
-        (lambda: Listed(3, ()), "sets"),
-        (lambda: Listed(3, ((0, 1), (1, 0))), "sets"),
-        (lambda: Listed(3, ((0, 3),)), "sets"),
-        (lambda: Listed(3, ((0, 0),)), "sets"),
-        (lambda: Listed(3, ((),)), "sets"),
-        (lambda: Paths(()), "edges"),
-        (lambda: Paths(((0, 1), (0, 1))), "edges"),
-        (lambda: Paths(((1, 0),)), "edges"),
-        (lambda: Paths(((0, 1), (0, 2), (1, 3))), "edges"),
-        (lambda: Paths(((0, 2), (1, 2))), "edges"),
-        (lambda: Paths(((0, -1),)), "edges"),
-        (lambda: SpanningTrees(((1, 0),)), "edges"),
-        (lambda: SpanningTrees(((0, 1), (2, 3))), "edges"),
-        (lambda: Unions.subsets(40, 20).listed(), "decisions"),
-    ):
-        with refused(argument):
-            make()
+def test_too_many_super_arms_are_not_listed() -> None:
+    with refused("decisions"):
+        Unions.subsets(40, 20).listed()
 
 
 TOP = Problem(decisions=Unions.subsets(20, 4))
@@ -327,27 +254,10 @@ def test_a_quantile_is_valid_and_nearly_tight(draws: int, scale: float) -> None:
     assert tail(draws, scale, 0.7 * found - 1) > 1e-6  # a narrower bound fails
 
 
-def test_a_quantile_agrees_with_a_formula_at_high_precision() -> None:
-    with mp.workdps(40):
-        scale, rare, draws = mp.mpf(17), mp.log(10) * 30, 12345
-        a = mp.exp(-1 / scale)
-
-        def bound(s: mp.mpf) -> mp.mpf:
-            mgf = (1 - a) ** 2 / ((1 - a * mp.exp(s)) * (1 - a * mp.exp(-s)))
-            return (draws * mp.log(mgf) + rare) / s
-
-        shares = [mp.mpf(i) / 2000 for i in range(1, 2000)]
-        best = min(bound(share / scale) for share in shares)
-    (found,) = laplace_quantile(np.array([draws]), 17.0, float(rare))
-    assert float(best) <= found <= 1.01 * float(best)
-    with pytest.raises(InvalidParameter, match="scale"):
-        laplace_quantile(np.array([1]), 0.0, 1.0)
-
-
 @pytest.mark.parametrize("release", ["tree", "doubling", "factorisation"])
 def test_released_sums_stay_within_their_noise_bound(release: str) -> None:
     """No miss occurs, where a third of the bonus misses often."""
-    horizon, runs = 128, 20
+    horizon, runs = 128, 10
     setting = StreamPrivatizer(
         trust="central", epsilon=1, sent=2, horizon=horizon, release=release,  # type: ignore[arg-type]  # words of a Literal, or what is refused
     )  # fmt: skip
@@ -363,7 +273,7 @@ def test_released_sums_stay_within_their_noise_bound(release: str) -> None:
         width = (bonus[t] - rewards[t]) * t
         missed += int((sums.value[sums.count == t] > width).sum())
         narrow += int((sums.value[sums.count == t] > width / 3).sum())
-    assert missed == 0  # at most 400 * 128 T^-2 = 3 are expected for the weakest bound
+    assert missed == 0  # at most 200 * 128 T^-2 = 2 are expected for the weakest bound
     assert narrow > 20
 
 

@@ -38,9 +38,6 @@ from dpcore import (
     PolyaDifference,
     Skellam,
 )
-from dpcore.analysis import contour_sums as laplace_sum
-from dpcore.laws.poisson_and_binomial import Poisson
-from dpcore.numbers.enclosure import Enclosure, precision
 from dpcore.sampling.rng import SeededRng
 from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import by_day
@@ -144,20 +141,6 @@ def test_the_certified_width_covers_and_is_the_least_mixture(
     assert least * (1 - 1e-9) <= width <= 1.01 * least + 1e-9
 
 
-def test_the_certified_width_is_at_most_the_union_bound() -> None:
-    # The best threshold, with the closed-form tail of the discrete Laplace law.
-    steps, pulls, failure, scale = 8, 64, 1e-3, 16
-    beta = math.exp(-1 / scale)
-    best = min(
-        t / (pulls * steps) + math.sqrt(math.log(2 / (failure - spent)) / (2 * pulls))
-        for t in range(1000)
-        if (spent := 2 * beta ** (t + 1) / (1 + beta)) < failure
-    )
-    noise = DiscreteLaplace(scale=scale)
-    found = certified_width(noise, precision=steps, pulls=pulls, failure="1e-3")
-    assert best / 2 < found < best
-
-
 def one_sided() -> tuple[Any, Any]:
     """A one-sided quantile, used for both sides."""
     bound = mutated(radius_exact._bound, "total * 2 / len(arrays)", "total / len(arrays)")
@@ -241,19 +224,6 @@ def test_the_gap_accounts_for_both_wraparounds() -> None:
     assert certified_width(law, threshold=45, **arguments) < math.inf
 
 
-@by_day(1)
-@pytest.mark.parametrize(
-    ("scale", "pulls", "failure"), [(64, 256, "1e-2"), (16, 32, "1e-2"), (526, 20_000, "1e-3")]
-)
-def test_a_width_with_much_noise_is_within_two_percent_of_the_least(
-    scale: int, pulls: int, failure: str
-) -> None:
-    noise = DiscreteLaplace(scale=scale)
-    width = certified_width(noise, precision=16, pulls=pulls, failure=failure)
-    least = _least_mixture(noise, float(failure), steps=16, pulls=pulls)
-    assert least * (1 - 1e-9) <= width <= 1.02 * least
-
-
 def test_the_papers_radius_is_equation_2() -> None:
     odds = 10 * 9 / 0.1
     reward = math.sqrt(math.log(4 * odds) / 2048)
@@ -303,31 +273,6 @@ def test_without_noise_the_width_is_that_of_hoeffding() -> None:
     gap = radius.gap(Unprotected(), 400, **arguments)
     assert gap == 2 * certified_width(None, precision=1, pulls=800, failure=Fraction(1, 90))
     assert gap < math.sqrt(2) * radius.width(Unprotected(), 400, **arguments)
-
-
-@pytest.mark.parametrize(
-    ("argument", "edit"),
-    [
-        ("pulls", {"pulls": 0}),
-        ("precision", {"precision": 0}),
-        ("failure", {"failure": 0}),
-        ("failure", {"failure": 1}),
-        ("threshold", {"threshold": -1}),
-        ("noise", {"noise": 3}),
-        ("noise", {"noise": Poisson(mean=3), "gap": True}),
-        ("threshold", {"noise": Poisson(mean=3), "threshold": 9}),
-    ],
-)
-def test_bad_arguments_are_refused(argument: str, edit: dict[str, Any]) -> None:
-    given: dict[str, Any] = {
-        "noise": DiscreteLaplace(scale=4),
-        "precision": 2,
-        "pulls": 9,
-        "failure": "0.1",
-    } | edit
-    call = certified_gap if given.pop("gap", False) else certified_width
-    with pytest.raises(InvalidParameter, match=argument):
-        call(given.pop("noise"), **given)
 
 
 @pytest.mark.parametrize("scale", [10**6, 10**9, 10**15])
@@ -417,19 +362,11 @@ def test_all_means_and_differences_of_a_run_are_within_their_bounds(trust: str) 
     assert too_many(trust, "gap", 1) > gaps > too_many(trust, "gap", 0.7)
 
 
-LAWS: tuple[Noise, ...] = (
-    DiscreteLaplace(scale=3),
-    Skellam(variance=20),
-    PolyaDifference(shape=2, scale=3),
-    PolyaDifference(shape=16, scale=3),
-    PolyaDifference(shape=5, scale=2),
-    Binomial(trials=60, probability="1/9"),
-)
-
-
 @pytest.mark.parametrize("bits", [10, 60], ids=["by balls", "by enclosures"])
-@pytest.mark.parametrize("law", LAWS, ids=repr)
-def test_tail_bounds_of_every_law_hold_and_are_tight(
+@pytest.mark.parametrize(
+    "law", [PolyaDifference(shape=16, scale=3), Binomial(trials=60, probability="1/9")], ids=repr
+)
+def test_tail_bounds_hold_and_are_tight(
     law: Noise, bits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(radius_exact, "_TAIL_BITS", bits)
@@ -438,79 +375,7 @@ def test_tail_bounds_of_every_law_hold_and_are_tight(
         for knot in (-40, -7, -1, 0, 1, 9, 30):
             true = law.enclose_sf(knot, 120) if sign > 0 else law.enclose_cdf(-knot - 1, 120)
             found = radius_exact._beyond(law, sign, knot)
-            assert found >= true.lower
-            assert found - Fraction(true.upper) <= Fraction(true.upper) / 2**9
-
-
-CUTS = ((16, 3, 20), (40, 10, 5), (200, 2, 90), (16, 3, 70), (16, 3, 2), (16, 1, 40))
-
-
-def held(tail: Any, draws: int, scale: Fraction | int, least: int) -> bool:
-    """Whether the ball of a contour integral contains the tail, computed independently."""
-    line = laplace_sum._line(float(draws), Fraction(scale), least)
-    with precision(64):
-        found = Enclosure.of(tail(Fraction(draws), Fraction(scale), least, *line))
-    true = PolyaDifference(shape=draws, scale=scale).enclose_sf(least - 1, 60)
-    return found.overlaps(true)
-
-
-@pytest.mark.parametrize("guard", [-62, -60, -57, -50, -40])
-@pytest.mark.parametrize("every", [False, True])
-def test_the_remainder_of_a_coarse_contour_is_covered(guard: int, every: bool) -> None:
-    # With so few points and frequencies, the remainder terms dominate.
-    coarse = rewired(laplace_sum._sum, _GUARD=guard)
-    if every:
-        coarse = rewired(coarse, _last=lambda *_: 10**6)
-    assert all(held(coarse, *cut) for cut in CUTS)
-
-
-@pytest.mark.parametrize(
-    ("draws", "scale", "least", "guard", "last"),
-    [(16, 3, 20, 0, 4), (40, 10, 5, -30, 2), (16, 3, 20, -60, 10**6), (40, 10, 30, -61, 10**6)],
-)
-def test_the_remainders_of_a_contour_agree_with_the_proof(
-    draws: int, scale: int, least: int, guard: int, last: int
-) -> None:
-    tilt, gap = laplace_sum._line(float(draws), Fraction(scale), least)
-    cut = rewired(laplace_sum._sum, _GUARD=guard, _last=lambda *_: last)
-    with precision(64):
-        found = Enclosure.of(cut(Fraction(draws), Fraction(scale), least, tilt, gap))
-    with mpmath.workdps(60):
-        points = math.ceil((64 + guard) * math.log(2) / gap) + 1
-        c, a, beta = real(tilt), real(gap), mpmath.exp(-mpmath.mpf(1) / scale)
-
-        def weight(z: Any) -> Any:
-            # M(z) e^(-z t)
-            ends = (1 - beta * mpmath.exp(z)) * (1 - beta * mpmath.exp(-z))
-            return ((1 - beta) ** 2 / ends) ** draws * mpmath.exp(-z * least)
-
-        def far(r: Any) -> Any:
-            turned = 1 - mpmath.cos(2 * mpmath.pi * (last + 1) / points)
-            return 1 + 2 * r / (1 - r) ** 2 * turned
-
-        decay = mpmath.exp(-a * points)
-        most = (weight(c + a) + weight(c - a)) * decay / (1 - decay)
-        if last < points // 2:
-            both = far(beta * mpmath.exp(c)) * far(beta * mpmath.exp(-c))
-            most += weight(c) * both ** (-mpmath.mpf(draws) / 2) / (1 - mpmath.exp(-c))
-        radius = (real(found.upper) - real(found.lower)) / 2
-        assert most <= radius <= most * (1 + mpmath.mpf(2) ** -20)
-
-
-@pytest.mark.parametrize("width", [0.375, 0.75])
-def test_the_bound_in_balls_is_at_least_the_formula(width: float) -> None:
-    pulls, steps = 6, 4
-    side = radius_exact._side(DiscreteLaplace(scale=3), 1, steps, 12, (-5, 0, 4, 40))
-    assert side.knots == (-5, 0, 4, 12)
-    with mpmath.workdps(60):
-        rooms = [max(real(Fraction(width) * pulls - at), mpmath.mpf(0)) for at in side.points]
-        h = [*(mpmath.exp(-2 * room**2 / pulls) for room in rooms), mpmath.mpf(1)]
-        bound = h[0] + sum(
-            real(beyond) * (above - below)
-            for beyond, below, above in zip(side.beyond, h, h[1:], strict=False)
-        )
-        found = real(radius_exact._failure_upper((side,), pulls, width))
-        assert 2 * bound <= found <= 2 * bound * (1 + mpmath.mpf(2) ** -40)
+            assert true.lower <= found <= Fraction(true.upper) * (1 + Fraction(1, 2**9))
 
 
 def test_balls_give_a_valid_width_for_a_bad_float_guess(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, cast
 
@@ -11,18 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandits.batch import Commit, Pulls, Released
+from bandits.batch import Commit, Pulls
 from bandits.play import Run, play
-from bandits.policies.policy import Choice, Policy
-from bandits.policies.successive_elimination import BatchedElimination, DpSe
+from bandits.policies.successive_elimination import BatchedElimination
 from bandits.privatizers.batch_sums import SumPrivatizer, Trust
-from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.regret import ArmRegret
-from bandits.worlds.arm_environments import Bernoulli, ClippedNormal, Environment
+from bandits.worlds.arm_environments import Bernoulli, Environment
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
-from tests.support.bandits.worlds import Counted, Given, played
+from tests.support.bandits.worlds import Counted, Script, played
 from tests.support.dpcore.mutants import mutated
-from tests.support.dpcore.refusals import refused
 
 EASY = Bernoulli(means=(0.25, 0.75, 0.5))
 
@@ -31,42 +28,8 @@ def private(trust: Trust = "pure") -> SumPrivatizer:
     return SumPrivatizer(trust=trust, epsilon=1, failure="1e-9")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Script(Policy[tuple[int, ...]]):
-    """Asks for given batches, and records how many sums it received."""
-
-    batches: tuple[Choice, ...]
-    privatizer: Privatizer = Unprotected()  # noqa: RUF009  # a frozen value
-
-    @property
-    def name(self) -> str:
-        return "script"
-
-    def init(self, arms: int, horizon: int) -> tuple[int, ...]:
-        return ()
-
-    def choose(self, state: tuple[int, ...]) -> Choice:
-        return self.batches[len(state)]
-
-    def observe(self, state: tuple[int, ...], released: Released) -> tuple[int, ...]:
-        return (*state, sum(total is not None for total in released.sums))
-
-    def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
-        pulls = [batch for batch in self.batches if isinstance(batch, Pulls)]
-        return tuple({count for batch in pulls for count in batch.counts if count})
-
-
 def run_of(policy: Script, horizon: int, *checkpoints: int, world: Environment = EASY) -> Run:
     return played(policy, world, horizon, checkpoints=checkpoints)
-
-
-def test_regret_is_gap_times_pulls_at_every_checkpoint() -> None:
-    script = Script(batches=(Pulls((4, 2, 0)), Pulls((0, 3, 5)), Commit(2)))
-    run = run_of(script, 20, 1, 4, 5, 6, 9, 10, 14, 20)
-    # Gaps .5, 0, .25; arms are pulled in rising order.
-    assert run.regret == (0.5, 2.0, 2.0, 2.0, 2.0, 2.25, 3.25, 4.75)
-    assert (run.pulls, run.batches, run.regret_per_round) == ((4, 5, 11), 2, 4.75 / 20)
-    assert run_of(script, 20).checkpoints == (20,)
 
 
 def by_hand(order: list[int], gaps: tuple[float, ...], checkpoints: tuple[int, ...]) -> list[float]:
@@ -100,6 +63,7 @@ def test_numbers_of_a_run_are_consistent(
             break
         whole, sizes = whole + 1, sizes + sum(map(bool, counts))
     assert run.batches == whole
+    assert run.regret_per_round == run.regret[-1] / horizon
     private_run = run_of(replace(script, privatizer=private()), horizon)
     assert len(private_run.releases) == sizes
 
@@ -146,17 +110,6 @@ def test_a_batch_cut_by_the_horizon_releases_nothing_and_charges_nobody(
     ]
 
 
-def test_the_same_seeds_give_the_same_run() -> None:
-    policy = BatchedElimination(privatizer=private(), radius=Given(beta=0.1))
-
-    def once(*checkpoints: int) -> Run:
-        return played(policy, ClippedNormal(centers=(0.4, 0.6)), 3000, checkpoints=checkpoints)
-
-    assert once() == once()
-    assert once(10, 3000).pulls == once().pulls
-    assert hash(once()) == hash(once())
-
-
 def test_noise_is_private_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Rng] = []
 
@@ -168,41 +121,3 @@ def test_noise_is_private_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script(batches=(Pulls((1, 1, 1)), Commit(0)), privatizer=private())
     play(script, EASY, horizon=9, world=np.random.default_rng(1))
     assert asked == [SYSTEM] * 3
-
-
-WITHOUT: Any = Script(batches=(Pulls((1, 1, 1)), Commit(0)))
-REFUSED: list[tuple[str, dict[str, object]]] = [
-    ("horizon", {"horizon": 2}),
-    ("horizon", {"horizon": 0}),
-    ("horizon", {"horizon": 1e6}),
-    ("checkpoints", {"checkpoints": (0, 5)}),
-    ("checkpoints", {"checkpoints": (5, 5)}),
-    ("checkpoints", {"checkpoints": (6, 5)}),
-    ("checkpoints", {"checkpoints": (101,)}),
-    ("checkpoints", {"checkpoints": (50, 101)}),
-    ("world", {"world": SeededRng(1)}),
-    ("world", {"world": 1}),
-    ("rng", {"rng": np.random.default_rng(1)}),
-    ("users", {"users": None}),
-    ("policy", {"policy": "cdp-se"}),
-    ("environment", {"environment": (0.5, 0.6)}),
-    ("policy", {"policy": Script(batches=(Pulls((1, 1)),))}),
-    ("policy", {"policy": Script(batches=((1, 1, 1),))}),  # type: ignore[arg-type]  # deliberately of the wrong type
-    ("policy", {"policy": Script(batches=(Commit(3),))}),
-    ("policy", {"policy": replace(WITHOUT, privatizer=None)}),
-    ("policy", {"policy": replace(WITHOUT, privatizer="none")}),
-]
-
-
-@pytest.mark.parametrize("which", range(len(REFUSED)))
-def test_arguments_out_of_range_are_refused_by_name(which: int) -> None:
-    name, change = REFUSED[which]
-    good = {
-        "policy": DpSe(epsilon=1, failure="1e-6"),
-        "environment": EASY,
-        "horizon": 100,
-        "world": np.random.default_rng(1),
-        "rng": SYSTEM,
-    }
-    with refused(name):
-        play(**{**good, **change})  # type: ignore[arg-type]  # deliberately of the wrong type

@@ -1,4 +1,4 @@
-"""Tests of the public names of `bandits`, its class contracts, and user-defined parts."""
+"""Tests of the public names of `bandits`, and that each part refuses invalid values by name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final
 
@@ -14,36 +14,41 @@ import numpy as np
 import pytest
 
 import bandits
-from accounting.convert_guarantees import as_pure
-from accounting.errors import NotDerived
-from accounting.guarantees.stated_guarantees import Assumed, Pure, PureBound
-from bandits import Environment, Policy, Privatizer, cz_instance, play
 from bandits.actions import Actions, LinearModel
-from bandits.batch import Ask, Commit, Encoding, Plays, Pulls, Released
-from bandits.combinatorial_rewards_and_oracles import AtLeastOne, Problem
-from bandits.elimination_radii import ExactRadius, PaperRadius
-from bandits.policies.combinatorial_ucb import cucb
+from bandits.batch import Ask, Commit, Encoding, Plays, Pulls, Released, ReleasedSum
+from bandits.combinatorial_rewards_and_oracles import (
+    AtLeastOne,
+    Coverage,
+    Exhaustive,
+    Failing,
+    GreedyCoverage,
+    Influence,
+    LargestSum,
+    Linear,
+    Problem,
+)
+from bandits.elimination_radii import ExactRadius, PaperRadius, certified_gap, certified_width
+from bandits.play import play
+from bandits.policies.combinatorial_ucb import cucb, laplace_quantile
 from bandits.policies.linear_phased_elimination import PhasedElimination
-from bandits.policies.policy import Choice
 from bandits.policies.registry import Setting
 from bandits.policies.successive_elimination import BatchedElimination, DpSe, ShuffleElimination
 from bandits.privatizers.batch_sums import BitPrivatizer, PureShufflePrivatizer, SumPrivatizer
 from bandits.privatizers.continual_sums_per_arm import StreamPrivatizer
-from bandits.privatizers.deployment import ALL_HONEST, SUM_ONLY, Deployment, Relaxed
+from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.privatizer import Unprotected
-from bandits.privatizers.returning_users import SteadyPrivatizer
+from bandits.privatizers.returning_users import Book, Pool, SteadyPrivatizer, visits_budget
 from bandits.privatizers.vector_averages import AveragePrivatizer
-from bandits.super_arms import Unions
-from bandits.worlds.combinatorial import BitWorld
+from bandits.super_arms import Listed, Paths, SpanningTrees, Unions
+from bandits.worlds.arm_environments import Bernoulli
+from bandits.worlds.combinatorial import BitWorld, coverage, path, top_k, tree
 from bandits.worlds.linear import LinearWorld
-from dpcore import DiscreteLaplace
-from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.laws.poisson_and_binomial import Binomial
+from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.poisson_and_binomial import Binomial, Poisson
 from dpcore.laws.skellam import Skellam
-from dpcore.protocols.noisy_sums import AggregatedSum, ShuffledPure
 from dpcore.sampling.rng import SeededRng
-from tests.support.bandits.worlds import not_none
+from tests.support.bandits.worlds import Script
 from tests.support.dpcore.refusals import refused
 
 
@@ -71,128 +76,19 @@ def test_a_run_of_new_users_does_not_import_the_ledger() -> None:
     assert (run.stdout, run.stderr) == ("[]\n[]\n", "")
 
 
-@pytest.mark.parametrize(
-    ("kind", "missing", "given"),
-    [
-        (BatchedElimination, "privatizer", {}),
-        (ShuffleElimination, "privatizer", {}),
-        (SumPrivatizer, "epsilon", {"trust": "pure", "failure": "1e-6"}),
-        (BitPrivatizer, "epsilon", {"delta": "1e-6"}),
-    ],
-)
-def test_arguments_without_a_default_are_required(
-    kind: type[object], missing: str, given: dict[str, object]
-) -> None:
-    with pytest.raises(TypeError, match=f"missing 1 required keyword-only argument: '{missing}'"):
-        kind(**given)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shared(Privatizer):
-    """Laplace noise for epsilon = 1/2 in 16 steps, shared by the users."""
-
-    name: str = "shared"
-    epsilon: Fraction = Fraction(1, 2)
-    assumptions: tuple[str, ...] = (SUM_ONLY, ALL_HONEST)
-
-    def protocol(self, pulls: int) -> AggregatedSum:
-        share = DiscreteLaplace(scale=32).share(pulls)
-        return AggregatedSum(users=pulls, precision=16, threshold=500, share=share)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fewer(Shared):
-    """Broken: uses the protocol of one more user."""
-
-    def protocol(self, pulls: int) -> AggregatedSum:
-        return replace(Shared.protocol(self, pulls + 1), threshold=501, modulus=13_000)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shuffled(Shared):
-    """Shares in a shuffler without assumptions, unless ``over`` states one."""
-
-    over: Relaxed | None = None
-
-    @property
-    def relaxed(self) -> Relaxed | None:
-        return self.over
-
-    def protocol(self, pulls: int) -> ShuffledPure:  # type: ignore[override]  # another protocol
-        share = DiscreteLaplace(scale=32).share(pulls)
-        return ShuffledPure(users=pulls, precision=16, threshold=500, share=share)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explored:
-    arms: int
-    best: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExploreThenCommit(Policy[Explored]):
-    privatizer: Privatizer = field()
-    each: int = 400
-    name: str = "etc"
-
-    def init(self, arms: int, horizon: int) -> Explored:
-        return Explored(arms=arms)
-
-    def choose(self, state: Explored) -> Choice:
-        return Pulls((self.each,) * state.arms) if state.best is None else Commit(state.best)
-
-    def observe(self, state: Explored, released: Released) -> Explored:
-        sums = [total for total in released.sums if total is not None]
-        return replace(state, best=sums.index(max(sums)))
-
-    def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
-        return (self.each,)
-
-
-class Halves(Environment):
-    """Every reward is 1/2, or 1 for the last arm."""
-
-    means = (0.5, 0.5, 1.0)
-
-    def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
-        whole = pulls * precision
-        return whole if arm == 2 else int(world.binomial(whole, 0.5))
-
-
-def test_user_defined_policy_privatizer_and_world_work_together() -> None:
-    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'privatizer'"):
-        ExploreThenCommit()  # type: ignore[call-arg]  # deliberately of the wrong type
-    policy = ExploreThenCommit(privatizer=Shared())
-    world = np.random.default_rng(1)
-    run = play(policy, Halves(), horizon=5000, world=world, rng=SeededRng(1))
-    assert run.pulls == (400, 400, 4200)
-    assert as_pure(not_none(run.guarantee)) == PureBound("1/2")
-    assert len(run.releases) == 3
-    assert run.bits_per_user == Shared().protocol(400).bits_per_user
-    again = play(policy, cz_instance("0.5", 0), horizon=5000, world=world, rng=SeededRng(1))
-    assert again.guarantee == run.guarantee
-
-
-def test_a_guarantee_is_that_of_the_protocol_or_refused() -> None:
-    for ask in (Fewer().guarantee, Fewer().noise, Fewer().precision):
-        with pytest.raises(InvalidParameter, match="must return a protocol for 8 users, not for 9"):
-            ask(8)
-    with pytest.raises(InvalidParameter, match="privatizer"):
-        Fewer().release(3, 8, SeededRng(1))
-    with pytest.raises(NotDerived, match="no relaxed aggregation"):
-        Shuffled().guarantee(8)
-    over = Relaxed(epsilon_hat=Fraction(1, 4), q_hat=Fraction(1, 10**6))
-    promised = Shuffled(over=over).guarantee(8)
-    # 1/2 from the sum, and 2 epsilon_hat = 1/2.
-    assert promised == Assumed(Pure(1), reason=str(over))
-    assert Shuffled(over=over).record(8, "b") is None
-
-
 BITS = BitPrivatizer(epsilon=1, delta="1e-6")
 STEADY = SteadyPrivatizer(law=Skellam(variance=4), steps=4, failure="1e-3")
 MODEL = LinearModel(actions=Actions(np.eye(2)), deviation="0.1")
+OTHER = SteadyPrivatizer(law=Skellam(variance=400), steps=4, failure="1e-3")
 TOP = Problem(decisions=Unions.subsets(4, 2))
+PAIRS = Unions(((0, 1), (2, 3), (4, 5)), 2)
+COVERAGE = Coverage((0, 1, 1, 2, 0, 2))
+ARMS = Bernoulli(means=(0.25, 0.75, 0.5))
+ONCE: Any = Script(batches=(Pulls((1, 1, 1)), Commit(0)))
 ANY = Problem(decisions=Unions.subsets(4, 2), reward=AtLeastOne())
+
+COINS = np.random.default_rng(1)
+LAPLACE = {"noise": DiscreteLaplace(scale=4), "precision": 2, "pulls": 9, "failure": "0.1"}
 
 GOOD: Final[dict[Callable[..., object], dict[str, Any]]] = {
     SumPrivatizer: {"trust": "pure", "epsilon": 1, "failure": "1e-6"},
@@ -214,7 +110,31 @@ GOOD: Final[dict[Callable[..., object], dict[str, Any]]] = {
     Ask: {"users": 1, "actions": (0, 1)},
     Plays: {"arms": 2, "asks": (Ask(1, (0,)),)},
     Encoding: {"precision": 1},
+    Pulls: {"counts": (1, 0)},
+    Released: {"sums": (ReleasedSum(Fraction(1, 2)), None)},
     cucb: {"name": "cucb-dp", "problem": TOP, "horizon": 1000},
+    Pool: {"users": 10, "max_visits": 1, "privatizer": STEADY, "arrivals": COINS},
+    Book: {"curve": STEADY.curve},
+    visits_budget: {"curve": STEADY.curve, "max_visits": 1},
+    play: {"policy": ONCE, "environment": ARMS, "horizon": 100, "world": COINS},
+    certified_width: LAPLACE,
+    certified_gap: LAPLACE,
+    laplace_quantile: {"draws": np.array([1]), "scale": 1.0, "rare": 1.0},
+    Problem: {"decisions": PAIRS},
+    Linear: {},
+    Coverage: {"targets": (0, 1)},
+    GreedyCoverage: {"decisions": PAIRS, "reward": COVERAGE},
+    Influence: {"edges": ((0, 1), (1, 2))},
+    Failing: {"of": LargestSum(PAIRS), "chance": "1/2"},
+    Unions: {"groups": ((0,), (1,)), "chosen": 1},
+    Unions.subsets: {"arms": 3, "size": 1},
+    Listed: {"count": 3, "sets": ((0, 1),)},
+    Paths: {"edges": ((0, 1), (1, 2))},
+    SpanningTrees: {"edges": ((0, 1), (1, 2))},
+    top_k: {"seed": 0, "arms": 5, "size": 2},
+    coverage: {"seed": 0, "arms": 12, "size": 4},
+    path: {"seed": 0, "arms": 24, "size": 6},
+    tree: {"seed": 0, "arms": 15, "size": 5},
 }
 """What each can be made of."""
 
@@ -309,6 +229,8 @@ WRONG: Final[dict[Callable[..., object], dict[str, tuple[object, ...]]]] = {
     },
     Plays: {"asks": ((), (Ask(1, (2,)),), (Ask(1, (0,)), Ask(1, (0,))))},
     Encoding: {"precision": (0,), "high": ({"low": 1, "high": 1},)},
+    Pulls: {"counts": ((), (0, 0), (-1, 2), (1.0, 2), [1, 2], (True, 1))},
+    Released: {"sums": ((0.5,), (1,), [ReleasedSum(Fraction(1))], None)},
     BitWorld: {
         "chances": ((0.5, 0.5), (0.5, 0.5, 1.5, 0), (0.5, 0.5, float("nan"), 0)),
         "together": ((0, 0), (0, 0, 0, 4), {"together": (0, 0, 1, 2), "of": ANY}),
@@ -323,6 +245,63 @@ WRONG: Final[dict[Callable[..., object], dict[str, tuple[object, ...]]]] = {
         "release": ("blocks",),
         "delta": (0,),
     },
+    Pool: {
+        "users": (0, 1 << 40),
+        "max_visits": (0, 1 << 30, {"max_visits": 1 << 30, "book": Book(curve=STEADY.curve)}),
+        "privatizer": (SumPrivatizer(trust="pure", epsilon=1, failure="1e-3"),),
+        "arrivals": (3,),
+        "book": ("abc", "", 0, Book(curve=OTHER.curve)),
+    },
+    Book: {"curve": ("x",)},
+    visits_budget: {"curve": ("x",), "max_visits": (0, "4")},
+    play: {
+        "horizon": (2, 0, 1e6),
+        "checkpoints": ((0, 5), (5, 5), (6, 5), (101,), (50, 101)),
+        "world": (SeededRng(1), 1),
+        "rng": (COINS,),
+        "users": (None,),
+        "environment": ((0.5, 0.6),),
+        "policy": (
+            *("cdp-se", replace(ONCE, privatizer=None), replace(ONCE, privatizer="none")),
+            *(replace(ONCE, batches=(each,)) for each in (Pulls((1, 1)), (1, 1, 1), Commit(3))),
+        ),
+    },
+    certified_width: {
+        "pulls": (0,),
+        "precision": (0,),
+        "failure": (0, 1),
+        "threshold": (-1, {"noise": Poisson(mean=3), "threshold": 9}),
+        "noise": (3,),
+    },
+    certified_gap: {"noise": (Poisson(mean=3),)},
+    laplace_quantile: {"scale": (0.0,)},
+    Problem: {
+        "decisions": (3,),
+        "reward": ("linear",),
+        "oracle": (
+            *(LargestSum(Unions.subsets(6, 4)), LargestSum(PAIRS, -1), Exhaustive(PAIRS, COVERAGE)),
+            *({"reward": COVERAGE}, {"reward": AtLeastOne()}),
+        ),
+    },
+    Linear: {"scale": (0,)},
+    Coverage: {"targets": ((), (0, -1))},
+    GreedyCoverage: {"targets": ({"reward": Coverage((0,))},)},
+    Influence: {"edges": ((), ((0, 1), (1, 0)), tuple((0, i) for i in range(1, 14)))},
+    Failing: {"chance": (1,)},
+    Unions: {"groups": ((), ((0, 1), (1,)), ((0,), ())), "chosen": (0, 3)},
+    Unions.subsets: {"arms": ({"arms": 0}, {"arms": 63}), "super_arm": ({"size": 4}, {"size": 0})},
+    Listed: {"sets": ((), ((0, 1), (1, 0)), ((0, 3),), ((0, 0),), ((),))},
+    Paths: {
+        "edges": (
+            *((), ((0, 1), (0, 1)), ((1, 0),), ((0, 1), (0, 2), (1, 3))),
+            *(((0, 2), (1, 2)), ((0, -1),)),
+        ),
+    },
+    SpanningTrees: {"edges": (((1, 0),), ((0, 1), (2, 3)))},
+    top_k: {"super_arm": ({"size": 6},)},
+    coverage: {"arms": (13,), "super_arm": ({"size": 3},)},
+    path: {"arms": (20,), "super_arm": ({"size": 5},)},
+    tree: {"arms": (14,), "super_arm": ({"arms": 15, "size": 4},)},
 }
 """By what is made and by argument: values of it, or it and what else is given."""
 

@@ -10,7 +10,6 @@ import pytest
 
 from bandits import regret_plots
 from bandits.regret_plots import LOOKS, Curve, Panel, draw_panels, looks_of
-from dpcore.cli.figure_file import check_picture
 from dpcore.errors import InvalidParameter
 from tests.day_and_nightly import by_day
 
@@ -30,21 +29,25 @@ def two() -> list[Curve]:
     return [line("dist-dp-se"), line("se", 0.1)]
 
 
-def test_a_figure_has_titles_and_labels(tmp_path: Path) -> None:
-    path = tmp_path / "regret.svg"
-    draw(path, two(), title="easy, epsilon = 0.5 & more")
-    text = path.read_text(encoding="utf-8")
+def test_a_figure_has_titles_labels_and_a_note_on_its_bands(tmp_path: Path) -> None:
+    def text_of(*curves: Curve, **given: str) -> str:
+        panel = Panel(title="easy, epsilon = 0.5 & more", curves=list(curves))
+        draw_panels(tmp_path / "regret.svg", [panel], **{"title": "", **given})
+        assert [*tmp_path.iterdir()] == [tmp_path / "regret.svg"]
+        return (tmp_path / "regret.svg").read_text(encoding="utf-8")
+
+    text = text_of(*two(), title="Regret")
     for word in (
-        ">0.00221 dist-dp-se<",
-        ">0.0011 se<",
-        "round t",
-        "regret per round, Reg(t)/t",
-        "0.5 &amp; more",
+        *(">0.00221 dist-dp-se<", ">0.0011 se<", "round t", "regret per round, Reg(t)/t"),
+        *("0.5 &amp; more", "1e4", f">{regret_plots.ERROR_NOTE}<", ">at the end<"),
     ):
         assert word in text
-    assert "1e4" in text
     assert "mathdefault" not in text
-    assert [*tmp_path.iterdir()] == [path]
+    bound = Curve(label="se", x=(1, 2), y=(2.1, 2.2541), error=(0, 0), last="2.255")
+    note = f"{regret_plots.ERROR_NOTE} over 20 instances"
+    text = text_of(bound, note=note)
+    assert ">2.255 se<" in text
+    assert f">{note}<" in text
 
 
 @by_day(1)
@@ -75,19 +78,6 @@ def test_each_algorithm_has_one_distinct_style_in_all_figures() -> None:
     assert looks_of(["dist-dp-se:new"]) == {"dist-dp-se:new": LOOKS["dist-dp-se"]}
 
 
-def test_a_figure_explains_its_bands_and_where_its_lines_end(tmp_path: Path) -> None:
-    draw_panels(tmp_path / "a.svg", [Panel(title="", curves=two())], title="Regret")
-    text = (tmp_path / "a.svg").read_text(encoding="utf-8")
-    assert f">{regret_plots.ERROR_NOTE}<" in text
-    assert ">at the end<" in text
-    bound = Curve(label="se", x=(1, 2), y=(2.1, 2.2541), error=(0, 0), last="2.255")
-    draw(tmp_path / "c.svg", [bound], title="")
-    assert ">2.255 se<" in (tmp_path / "c.svg").read_text(encoding="utf-8")
-    note = f"{regret_plots.ERROR_NOTE} over 20 instances"
-    draw_panels(tmp_path / "b.svg", [Panel(title="", curves=two())], title="", note=note)
-    assert f">{note}<" in (tmp_path / "b.svg").read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize(
     ("edit", "reason"),
     [
@@ -104,18 +94,9 @@ def test_invalid_curves_are_refused(edit: dict[str, Any], reason: str) -> None:
         Curve(**good | edit)
 
 
-def test_invalid_paths_of_figures_are_refused(
+def test_figures_without_curves_or_matplotlib_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for path, reason in (
-        (tmp_path / "a.gif", "must end in"),
-        (tmp_path / "absent" / "a.svg", "no folder"),
-    ):
-        with pytest.raises(InvalidParameter, match=reason):
-            check_picture("--output", path)
-    (tmp_path / "folder.svg").mkdir()
-    with pytest.raises(InvalidParameter, match="is a directory"):
-        check_picture("--output", tmp_path / "folder.svg")
     with pytest.raises(InvalidParameter, match="curves"):
         Panel(title="", curves=())
     with pytest.raises(InvalidParameter, match="panels"):

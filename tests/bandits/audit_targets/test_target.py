@@ -4,9 +4,7 @@ faults that occur in published code, for your own policies, returning users and 
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,6 @@ import pytest
 import audit
 from accounting.composition.composition_theorems import per_user
 from accounting.privacy_curves.release_curve import PrivacyCurve
-from bandits import Policy
 from bandits.audit_targets.server_view import _Fixed, view_of
 from bandits.audit_targets.target import AuditTarget, audit_view, both, target
 from bandits.batch import Released, ReleasedSum
@@ -25,7 +22,6 @@ from bandits.play import _Sent
 from bandits.policies.successive_elimination import BatchedElimination, EliminationState
 from bandits.privatizers.batch_sums import SumPrivatizer
 from bandits.privatizers.deployment import Deployment, SumProtocol
-from bandits.privatizers.privatizer import Privatizer
 from bandits.privatizers.returning_users import steady_for
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -33,7 +29,7 @@ from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.laws.polya import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
-from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
+from dpcore.sampling.rng import Rng, SeededRng
 from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import by_day, effort
 from tests.support.bandits.audit_targets import (
@@ -44,10 +40,6 @@ from tests.support.bandits.audit_targets import (
     SUMS,
     audited,
     erring,
-    halved,
-    law_of,
-    releasing,
-    with_noise,
 )
 from tests.support.dpcore.mutants import mutated
 
@@ -119,50 +111,6 @@ def test_one_draw_for_all_arms_is_refuted(rest: str) -> None:
         assert refuted(rest, runs=300)
 
 
-@pytest.mark.nightly
-def test_skellam_noise_at_seven_tenths_is_refuted() -> None:
-    """The claim is for the watched user's release; the worst over all batches is looser."""
-
-    def narrow(privatizer: Privatizer, encoded_sum: int, pulls: int, rng: Rng) -> ReleasedSum:
-        law = law_of(privatizer, pulls)
-        assert isinstance(law, Skellam)
-        less = Skellam(variance=law.variance * 49 / 100)
-        return with_noise(privatizer, encoded_sum, pulls, less.sample(rng=rng))
-
-    with releasing(narrow):
-        assert refuted("dist-rdp-se,epsilon=1", runs=4000)
-
-
-def test_random_bits_reused_for_every_arm_are_refuted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    coins: dict[Any, int] = {}
-
-    def again(sent: Any, rng: Rng) -> Rng:
-        batch = (id(sent), sent.batches)
-        if batch not in coins:
-            coins.clear()
-            coins[batch] = rng.bits(62)
-        return SeededRng(coins[batch])
-
-    wrong = mutated(
-        _Sent.batch, "size, rng)", "size, again(self, rng))", again=again,
-    )  # fmt: skip
-    monkeypatch.setattr(_Sent, "batch", wrong)
-    assert refuted("dist-dp-se,epsilon=1", runs=150)
-
-
-def seeded_anew(coins: list[int]) -> Callable[[Any, Rng], Rng]:
-    """The generator of a batch, seeded with the first seed of its run."""
-
-    def again(sent: Any, rng: Rng) -> Rng:
-        if sent.batches == 1:
-            coins[:] = [rng.bits(62)]
-        return SeededRng(coins[0])
-
-    return again
-
-
 @by_day(1)
 @pytest.mark.parametrize(
     ("name", "runs"), [("dist-dp-se", 250), ("dist-rdp-se", 600), ("vb-sdp-ae", 250)]
@@ -171,9 +119,16 @@ def test_random_bits_reused_in_every_batch_are_refuted(
     name: str, runs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each batch alone is correct, but the noise cancels in the difference of two batches."""
+    coins: list[int] = []
+
+    def again(sent: Any, rng: Rng) -> Rng:
+        if sent.batches == 1:
+            coins[:] = [rng.bits(62)]
+        return SeededRng(coins[0])
+
     wrong = mutated(
         _Sent.batch, "self.batches += 1", "self.batches += 1\n    rng = again(self, rng)",
-        again=seeded_anew([]),
+        again=again,
     )  # fmt: skip
     monkeypatch.setattr(_Sent, "batch", wrong)
     report = audited(f"{name},epsilon=1", runs=runs, alpha=ALPHA)
@@ -223,7 +178,7 @@ def test_a_policy_that_reads_raw_rewards_is_refuted(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(_Fixed, "_encoded_sum", leaky)
     monkeypatch.setattr(BatchedElimination, "observe", peeking)
-    report = audited("dist-dp-se,epsilon=1", runs=600, alpha=ALPHA)
+    report = audited("dist-dp-se,epsilon=1", runs=300, alpha=ALPHA)
     assert [outcome.refuted for outcome in report.outcomes] == [False] * 4 + [True, True]
 
 
@@ -232,122 +187,50 @@ def nothing(_: Noise, size: Any = None, *, rng: Rng) -> Any:  # ignores the nois
     return 0 if size is None else np.zeros(size, dtype=np.int64)
 
 
-@by_day(1)
-@pytest.mark.parametrize("name", ["dist-dp-se", "shuffled-se"])
-def test_devices_with_shares_of_zero_are_refuted(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As in the code released with the paper, where shares were almost always 0."""
-    monkeypatch.setattr(PolyaDifference, "sample", nothing)
-    assert refuted(f"{name},epsilon=1,path=devices", runs=150)
-    # A run itself draws the shares of a shuffle, but not those of a sum.
-    assert refuted(f"{name},epsilon=1", runs=150) == (name == "shuffled-se")
-
-
-@by_day(1)
+@by_day(2)
 @pytest.mark.parametrize(
-    ("name", "law"), [("dist-rdp-se", Skellam), ("ldp-se", DiscreteLaplace), ("bit-se", Binomial)]
+    ("name", "law"),
+    [
+        *((name, PolyaDifference) for name in ("dist-dp-se", "shuffled-se")),
+        *(("dist-rdp-se", Skellam), ("ldp-se", DiscreteLaplace), ("bit-se", Binomial)),
+    ],
 )
-def test_devices_that_add_no_bits_are_refuted(
+def test_devices_with_shares_of_zero_are_refuted(
     name: str, law: type[Noise], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """As in the code released with the paper, where shares were almost always 0."""
     monkeypatch.setattr(law, "sample", nothing)
     assert refuted(f"{name},epsilon=1,path=devices", runs=150)
-
-
-OWN_ALPHA = buy_alpha("own bandit policies keep their promise", "1e-8") / 10
-
-PURE_SUMS = SumPrivatizer(trust="pure", epsilon=1, failure="1e-3")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Halving(SumPrivatizer):
-    """Broken: adds half of the noise that its protocol states."""
-
-    def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
-        return halved(self, encoded_sum, pulls, rng)
-
-
-def _verdict(policy: Policy[Any], runs: int) -> str | None:
-    view = audit_view(policy)
-    assert (view.epsilon, view.delta) == (Fraction(1), Fraction(0))
-    return audit.audit(view, runs=runs, seed=7, confidence=1 - OWN_ALPHA).verdict
-
-
-def test_a_policy_with_its_stated_noise_is_not_refuted() -> None:
-    policy = BatchedElimination(privatizer=PURE_SUMS)
-    assert _verdict(policy, effort(300, 800)) == "not_refuted"
-
-
-@pytest.mark.nightly
-def test_a_policy_with_less_noise_than_stated_is_refuted() -> None:
-    short = Halving(trust="pure", epsilon=1, failure="1e-3")
-    assert _verdict(BatchedElimination(privatizer=short), 4000) == "refuted"
+    if law is PolyaDifference:  # a run itself draws the shares of a shuffle, but not of a sum
+        assert refuted(f"{name},epsilon=1", runs=150) == (name == "shuffled-se")
 
 
 MINE = """
-    from dataclasses import dataclass, field
-    from bandits import BatchedElimination, Policy, Privatizer, SumPrivatizer
+from bandits import BatchedElimination, SumPrivatizer
 
-    def policy():
-        return BatchedElimination(
-            privatizer=SumPrivatizer(trust="pure", epsilon="1/2", failure="1e-3")
-        )
-
-    ready = policy()
-    number = 3
-
-    @dataclass(frozen=True, slots=True, kw_only=True)
-    class Bare(Policy):
-        privatizer: Privatizer = field()
-        size: int = 8
-        name: str = "bare"
-        def init(self, arms, horizon): return 0
-        def choose(self, state): return None
-        def observe(self, state, released): return 0
-        def sizes(self, arms, horizon): return (self.size,)
-
-    @dataclass(frozen=True, slots=True, kw_only=True)
-    class Annotated(Bare):
-        privatizer: Privatizer = Policy.privatizer  # as "privatizer: Privatizer" in a Policy
+def policy():
+    return BatchedElimination(privatizer=SumPrivatizer(trust="pure", epsilon="1/2", failure="1e-3"))
 """
 
 
-@pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@by_day(1)
+@pytest.mark.parametrize("rest", ["mine.py:policy", "my_module:policy"])
+def test_a_policy_is_named_by_file_or_module(
+    rest: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "mine.py").write_text(textwrap.dedent(MINE))
-    (tmp_path / "my_module.py").write_text(textwrap.dedent(MINE))
-    return tmp_path
-
-
-@by_day(1)
-@pytest.mark.parametrize("rest", ["mine.py:policy", "mine.py:ready", "my_module:policy"])
-@pytest.mark.usefixtures("mine")
-def test_a_policy_is_named_by_file_or_module(rest: str) -> None:
+    for name in ("mine.py", "my_module.py"):
+        (tmp_path / name).write_text(MINE)
     viewed = target(f"bandit:{rest}", rest, True)
     assert (viewed.epsilon, viewed.pair) == (Fraction(1, 2), (0, 1))
     with_keys = f"{rest},delta=1e-3,path=devices"
     assert target(f"bandit:{with_keys}", with_keys, True).delta == Fraction(1, 1000)
     report = audit.audit(f"bandit:{rest}", runs=effort(150, 400), seed=7)
     assert (report.verdict, report.claim.to_json()["epsilon"]) == ("not_refuted", "1/2")
-
-
-@pytest.mark.parametrize(
-    ("rest", "said"),
-    [
-        ("mine.py:number", "'int' object is not callable"),
-        ("mine.py:Bare", r"without a default: privatizer\. Give each a default, .*policy = Bare\("),
-        ("mine.py:Annotated", "without a default: privatizer. Give each a default"),
-        ("mine.py:policy,epsilon=1", "epsilon"),
-        ("builtins:dict", "must be a bandits.Policy"),
-    ],
-)
-@pytest.mark.usefixtures("mine")
-def test_an_object_that_is_not_a_policy_is_refused(rest: str, said: str) -> None:
-    with pytest.raises(InvalidParameter, match=said):
-        target(f"bandit:{rest}", rest, True)
+    for wrong in (f"{rest},epsilon=1", "builtins:dict"):
+        with pytest.raises(InvalidParameter, match=r"epsilon|must be a bandits\.Policy"):
+            target(f"bandit:{wrong}", wrong, True)
 
 
 RUNS = 600
@@ -381,15 +264,6 @@ def test_the_watched_user_is_in_both_batches() -> None:
     assert both(one[0]) - both(none[0]) == 4
 
 
-@by_day(1)
-@pytest.mark.parametrize(("planned", "wrong"), [(2, False), (1, True)])
-def test_noise_for_one_visit_is_refuted_by_two(planned: int, wrong: bool) -> None:
-    claim = audit_view(policy_of(steady(2)), delta="1e-2", visits=2)
-    seen = audit_view(policy_of(steady(planned)), delta="1e-2", visits=2)
-    runs = RUNS if wrong else effort(200, RUNS)
-    assert own_refuted(replace(seen, epsilon=claim.epsilon, delta=claim.delta), runs) is wrong
-
-
 GONE = Deployment(dropouts="3/4")
 PLAIN_SUMS = SumPrivatizer(trust="renyi", epsilon="1/2", failure="1e-6")
 
@@ -406,19 +280,20 @@ def private(kind: type[SumPrivatizer]) -> SumPrivatizer:
 
 
 @by_day(1)
-@pytest.mark.parametrize("path", ["release", pytest.param("devices", marks=pytest.mark.nightly)])
-@pytest.mark.parametrize(("kind", "wrong"), [(SumPrivatizer, False), (ForEveryone, True)])
-def test_shares_for_all_users_are_refuted_if_users_drop_out(
-    kind: type[SumPrivatizer], wrong: bool, path: Any
+@pytest.mark.parametrize(
+    ("right", "wrong", "given", "runs"),
+    [
+        (steady(2), steady(1), {"visits": 2}, RUNS),
+        # 16 devices give less evidence.
+        (private(SumPrivatizer), private(ForEveryone), {"path": "devices"}, 10 * RUNS),
+        (private(SumPrivatizer), private(ForEveryone), {}, RUNS),
+    ],
+    ids=["one visit", "devices of everyone", "everyone"],
+)
+def test_noise_for_one_visit_or_for_all_users_is_refuted(
+    right: Any, wrong: Any, given: dict[str, Any], runs: int
 ) -> None:
-    claim = audit_view(policy_of(private(SumPrivatizer)), delta="1e-2")
-    seen = audit_view(policy_of(private(kind)), delta="1e-2", path=path)
-    runs = RUNS if wrong else effort(200, RUNS)
-    runs *= 1 if path == "release" else 10  # 16 devices give less evidence
-    assert own_refuted(replace(seen, epsilon=claim.epsilon, delta=claim.delta), runs) is wrong
-
-
-def test_the_claim_of_shares_for_all_users_is_that_of_the_remaining_noise() -> None:
-    right = audit_view(policy_of(private(SumPrivatizer)), delta="1e-2")
-    wrong = audit_view(policy_of(private(ForEveryone)), delta="1e-2")
-    assert wrong.epsilon > right.epsilon * Fraction(3, 2)
+    claim, seen = (audit_view(policy_of(each), delta="1e-2", **given) for each in (right, wrong))
+    assert seen.epsilon > claim.epsilon * Fraction(3, 2)
+    assert own_refuted(replace(seen, epsilon=claim.epsilon, delta=claim.delta), runs)
+    assert not own_refuted(claim, effort(runs // 3, runs))

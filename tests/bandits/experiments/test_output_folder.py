@@ -178,11 +178,11 @@ def failing(monkeypatch: pytest.MonkeyPatch, name: str, error: BaseException) ->
     def fails(*args: object, **more: object) -> None:
         raise error
 
-    monkeypatch.setattr(f"bandits.experiments.results.{name}", fails)
+    monkeypatch.setattr(f"bandits.experiments.{name}", fails)
 
 
 FULL = InvalidParameter("--output", "out", "No space left on device")
-STEPS = ["write_csv", "draw_results"]
+STEPS = ["results.write_csv", "results.draw_results"]
 
 
 @by_day(1)
@@ -231,13 +231,20 @@ def test_rows_are_deleted_first_and_written_last(
     assert written == ["regret.csv", CERTIFICATE, "regret.svg", "rows.json"]
 
 
-def test_ctrl_c_while_results_are_written_is_reported(
-    bandit: Bandit, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ("runner.play_task", "no result"),
+        (
+            "results.write_csv",
+            "the result was being written; only a folder with rows.json is complete",
+        ),
+    ],
+)
+def test_ctrl_c_is_reported_with_what_exists(
+    bandit: Bandit, monkeypatch: pytest.MonkeyPatch, step: str, said: str
 ) -> None:
-    failing(monkeypatch, "write_csv", KeyboardInterrupt())
+    failing(monkeypatch, step, KeyboardInterrupt())
     answer = bandit(*RUN, "--algorithms", "se", "--output", "out", "--resume", "state")
     assert (answer.code, answer.out) == (130, "")
-    assert answer.err == (
-        "interrupted: the result was being written; only a folder with rows.json is complete; "
-        "continue with --resume state\n"
-    )
+    assert answer.err == f"interrupted: {said}; continue with --resume state\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,8 +15,8 @@ import numpy as np
 import pytest
 
 from accounting.errors import NotDerived
-from accounting.guarantees.bound import Bound
-from accounting.guarantees.stated_guarantees import Pure
+from accounting.guarantees.guarantee import Guarantee
+from accounting.guarantees.stated_guarantees import ApproxBound, PureBound
 from bandits.certificates import certify_run
 from bandits.experiments import results, summary
 from bandits.experiments import results as tidy
@@ -42,32 +41,16 @@ def names(folder: str) -> set[str]:
 EXACT = ["1/3", "0.10000004", "1e-400", "1.23456499e-6", "12345649/100000000", "1/7000000000001"]
 
 
-class Promised(RunGuarantee):
-    """A guarantee with any epsilon, pure or not."""
-
-    __slots__ = ()
-    stated: Any = None
-
-    def pure(self, relative: object = None) -> Bound:
-        largest = self.stated.pure().upper if isinstance(self.stated, Pure) else math.inf
-        return Bound(upper=largest, method="worst", theorem="")
-
-    def epsilon(self, delta: object, relative: object = None) -> Bound:
-        exact = self.stated.pure().upper if isinstance(self.stated, Pure) else self.stated
-        return Bound(upper=Fraction(exact), lower=None, method="worst", theorem="")
-
-
-def sentence(stated: Any, delta: str) -> str:
-    kind = type("Stated", (Promised,), {"stated": stated, "__slots__": ()})
-    text = guarantee_json(kind(parts=(), assumptions=()), delta)["text"]
+def sentence(part: Guarantee, delta: str) -> str:
+    text = guarantee_json(RunGuarantee(parts=(part,), assumptions=()), delta)["text"]
     return str(text).removesuffix("-DP for each user, who is new at every pull")
 
 
 @pytest.mark.parametrize("text", EXACT)
 def test_no_number_in_the_text_of_a_guarantee_is_rounded_down(text: str) -> None:
     exact = Fraction(text)
-    assert Fraction(sentence(Pure(exact), "1e-6")) >= exact
-    epsilon, delta = sentence(exact, text).strip("()").split(", ")
+    assert Fraction(sentence(PureBound(exact), "1e-6")) >= exact
+    epsilon, delta = sentence(ApproxBound(exact, exact), text).strip("()").split(", ")
     assert exact <= Fraction(epsilon) <= exact * Fraction(1002, 1000)
     assert exact <= Fraction(delta) <= exact * Fraction(1002, 1000)
 

@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-from copy import deepcopy
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 
-import numpy as np
 import pytest
 
-from accounting.composition.composition_theorems import per_user, routes
-from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.elimination_radii import RadiusName
 from bandits.experiments.experiment import Cell, Experiment
 from bandits.experiments.runner import run_cells
 from bandits.policies.successive_elimination import ScheduleName, ShuffleElimination
 from bandits.privatizers.batch_sums import BitPrivatizer
-from bandits.privatizers.returning_users import SteadyPrivatizer
 from bandits.worlds.arm_environments import Bernoulli, Environment
 from benchmarks.combinatorial import PARTS, measure
 from benchmarks.figures import section
-from benchmarks.figures.__main__ import QUICK, STUDIES, WHOLE, main, regenerate
+from benchmarks.figures.__main__ import QUICK, STUDIES, WHOLE, regenerate
 from benchmarks.figures.generated_mslr import letor_text
-from benchmarks.figures.returning_table import Route, visit_noise
+from benchmarks.figures.page import page
 from benchmarks.figures.section import Effort, guarantee_of, is_less, is_same, regret_of
-from benchmarks.figures.sweep import Outcome, Outcomes, _outcome, best_of, of_experiment, ratio
-from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.poisson_and_binomial import Binomial
-from tests.day_and_nightly import by_day
-from tests.support.bandits.committed import FIGURES, OTHERS, complaints, results_of, row_of, rows_of
-from tests.support.bandits.worlds import not_none
+from benchmarks.figures.sweep import Outcome, _outcome, best_of, of_experiment
 from tests.support.dpcore.mutants import mutated
 
 TINY = Effort(instances=2, easy=2000, hard=2000, scalings=(1, 10), epsilons=("1",))
@@ -51,26 +39,26 @@ NOISY = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
 LESS = tuple(value - 0.1 - 0.01 * (i % 2) for i, value in enumerate(NOISY))
 
 
-def test_a_small_difference_of_paired_runs_is_decided() -> None:
-    assert is_less("", "", outcome(*LESS), outcome(*NOISY)).verdict == "holds"
-    assert is_less("", "", outcome(*NOISY), outcome(*LESS)).verdict == "does not hold"
-    assert is_same("", "", outcome(*LESS), outcome(*NOISY)).verdict == "holds"
+def test_a_difference_is_decided_by_paired_runs() -> None:
     # The same values in another order are not paired, so nothing is decided.
-    shuffled = outcome(*LESS[3:], *LESS[:3])
-    assert is_less("", "", shuffled, outcome(*NOISY)).verdict == "not decided"
-    assert is_same("", "", shuffled, outcome(*NOISY)).verdict == "not decided"
-
-
-def test_a_verdict_that_ignores_the_error_decides_too_much() -> None:
     shuffled = (*LESS[3:], *LESS[:3])
-    assert section._less(shuffled, NOISY) == "not decided"
+    for one, other, less, same in (
+        (LESS, NOISY, "holds", "holds"),
+        (NOISY, LESS, "does not hold", "holds"),
+        (shuffled, NOISY, "not decided", "not decided"),
+    ):
+        assert is_less("", "", outcome(*one), outcome(*other)).verdict == less
+        assert is_same("", "", outcome(*one), outcome(*other)).verdict == same
     bold = mutated(section._less, "mean + ERRORS * error < 0", "mean < 0")
     assert bold(shuffled, NOISY) == "holds"
 
 
 def test_equality_is_decided_within_a_tenth_and_not_by_a_large_error() -> None:
-    other = np.array(NOISY)
-    noise = np.array([1.0, -1.0, 1.0, -1.0, 1.0, -1.0])
+    noise = (1.0, -1.0, 1.0, -1.0, 1.0, -1.0)
+
+    def off(factor: float, error: float) -> tuple[float, ...]:
+        return tuple(x + (factor - 1) * 3.5 + error * z for x, z in zip(NOISY, noise, strict=True))
+
     for factor, error, verdict in (
         (1.0, 0.0, "holds"),
         (1.04, 0.05, "holds"),
@@ -80,24 +68,9 @@ def test_equality_is_decided_within_a_tenth_and_not_by_a_large_error() -> None:
         (1.3, 0.05, "does not hold"),
         (0.7, 0.05, "does not hold"),
     ):
-        one = other + (factor - 1) * other.mean() + error * noise
-        assert section._same(tuple(one), NOISY) == verdict, factor
-    # A large error does not show equality.
+        assert section._same(off(factor, error), NOISY) == verdict, factor
     bold = mutated(section._same, "mean + ERRORS * error <= most", "mean <= ERRORS * error")
-    assert bold(tuple(other + noise), NOISY) == "holds"
-    assert section._same(tuple(other + noise), NOISY) == "not decided"
-
-
-def test_the_error_of_a_ratio_is_computed_from_pairs() -> None:
-    world = np.random.default_rng(1)
-    below = world.gamma(4.0, size=400)
-    above = below * (0.5 + 0.05 * world.standard_normal(400))
-    found = ratio(above.tolist(), below.tolist())
-    draws = world.integers(400, size=(2000, 400))
-    again = above[draws].mean(axis=1) / below[draws].mean(axis=1)
-    assert found.error == pytest.approx(again.std(), rel=0.1)
-    apart = world.permutation(above)
-    assert ratio(apart.tolist(), below.tolist()).error > 5 * found.error
+    assert (bold(off(1, 1), NOISY), section._same(off(1, 1), NOISY)) == ("holds", "not decided")
 
 
 def test_only_runs_that_dropped_the_best_arm_are_counted() -> None:
@@ -138,35 +111,6 @@ def test_the_same_seed_gives_the_same_folder(tmp_path: Path) -> None:
     assert (tmp_path / "three" / "results.json").read_bytes() != files[0]["results.json"]
 
 
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        ("--output FILE --quick", "--output = FILE: is not a folder"),
-        ("--output FOLDER --quick --jobs 0 --only equal_promises", "jobs = 0: must be"),
-        ("--output FOLDER --quick --jobs -5", "jobs = -5: must be"),
-        ("--output FOLDER --quick --only magic", "argument --only: invalid choice: 'magic'"),
-        ("--only schedules", "--only requires --output"),
-        ("--quick", "--quick requires --output"),
-        ("--output FOLDER --quick --mslr absent.txt --only real_rewards", "absent.txt"),
-    ],
-)
-def test_bad_commands_give_a_one_line_error(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    words: str,
-    complaint: str,
-) -> None:
-    (tmp_path / "FILE").write_text("", encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["benchmarks.figures", *words.split()])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    assert complaint in capsys.readouterr().err
-    assert not (tmp_path / "FOLDER").exists() or "--mslr" in words
-
-
 @pytest.mark.nightly
 def test_every_study_is_played_and_drawn(tmp_path: Path) -> None:
     results = regenerate(tmp_path, effort=QUICK, seed=1, jobs=2)
@@ -174,111 +118,58 @@ def test_every_study_is_played_and_drawn(tmp_path: Path) -> None:
     assert complaints(tmp_path) == []
 
 
-@by_day(1)
-@pytest.mark.parametrize("max_visits", [1, 4, 16])
-def test_each_route_certifies_its_noise_and_looser_ones_need_more(max_visits: int) -> None:
-    found = {
-        route: visit_noise(
-            law="discrete-laplace", epsilon=1, delta="1e-6", max_visits=max_visits, route=route
-        )
-        for route in get_args(Route)
-    }
-    scales = {
-        route: SteadyPrivatizer(law=noise, steps=16, failure="1e-3").deviation
-        for route, noise in found.items()
-    }
-    assert scales["exact"] <= scales["renyi"] * 1.01
-    assert scales["exact"] <= scales["advanced"] * 1.01
-    for route in ("exact", "renyi"):
-        assert epsilon_by(route, found[route], max_visits) <= 1
-
-
-def epsilon_by(route: str, noise: Any, max_visits: int) -> Any:
-    """The upper bound on epsilon that a route gives for all visits."""
-    steady = SteadyPrivatizer(law=noise, steps=16, failure="1e-3")
-    total = per_user(steady.curve, max_visits=max_visits)
-    return not_none({each.method: each.bound for each in routes(total, "1e-6")}[route]).upper
-
-
-def test_less_noise_than_a_route_found_is_not_certified() -> None:
-    noise = visit_noise(
-        law="discrete-laplace", epsilon=1, delta="1e-6", max_visits=64, route="renyi"
-    )
-    assert isinstance(noise, DiscreteLaplace)
-    less = DiscreteLaplace(scale=Fraction(noise.scale) * Fraction(99, 100))
-    assert epsilon_by("renyi", less, 64) > 1
-
-
-@pytest.mark.nightly  # a search over compositions of binomial noise
-def test_bits_by_advanced_composition_agree_with_equation_14() -> None:
-    given: dict[str, Any] = {"law": "binomial", "epsilon": 1, "delta": "1e-6", "max_visits": 64}
-    bits = visit_noise(route="advanced", **given)
-    exact = visit_noise(route="exact", **given)
-    assert isinstance(bits, Binomial)
-    assert isinstance(exact, Binomial)
-    deviations = [math.sqrt(float(law.trials) / 4) for law in (bits, exact)]
-    assert [round(each, 1) for each in deviations] == [193.2, 33.8]
-    for trials, enough in ((bits.trials, True), (int(bits.trials * 0.97), False)):
-        visit = PrivacyCurve(noise=Binomial(trials=trials, probability="1/2"), sensitivity=1)
-        found = {each.method: each.bound for each in routes(per_user(visit, max_visits=64), "1e-6")}
-        bounds = [found[way] for way in ("advanced", "basic")]
-        assert (min(float(b.upper) for b in bounds if b is not None) <= 1) is enough
-        assert found["renyi"] is None  # bits have bounded support, so no divergence is finite
-
-
 ROOT: Final = Path(__file__).parents[3]
 BANDITS: Final = ROOT / "docs" / "bandits.md"
+FIGURES: Final = ROOT / "docs" / "figures"
+OTHERS: Final = frozenset({"dpsgd.svg"})
+"""Pictures of other pages: this one is of no bandit."""
+
+
+def results_of(folder: Path) -> Any:
+    return json.loads((folder / "results.json").read_text(encoding="utf-8"))
+
+
 RESULTS = results_of(FIGURES)
-REPLAYED, EPSILON = ("dist-dp-se", "se"), "0.5"
 
 
-@pytest.fixture(scope="module")
-def played() -> Outcomes:
-    """Two cells of the first table, as ``dpcore bandit run`` plays them."""
-    return of_experiment(
-        Experiment(
-            preset="cz/easy",
-            algorithms=REPLAYED,
-            epsilons=(EPSILON,),
-            horizon=WHOLE.easy,
-            instances=WHOLE.instances,
-            radius="paper",
-            seed=RESULTS["seed"],
-        ),
-        jobs=1,
-    )
-
-
-def differences(results: Any, outcomes: Outcomes) -> list[str]:
-    """Cells of the table that differ from the results of the code."""
+def complaints(folder: Path) -> list[str]:
+    """Missing or unused pictures, and a page that differs from its numbers."""
+    results = results_of(folder)
     found = []
-    for (name, _), outcome in outcomes.items():
-        row = row_of(results, "cz", world="easy, T = 1e6", algorithm=name, epsilon=EPSILON)
-        told = {
-            "paper": (row["paper"], regret_of(outcome)),
-            "wrong arm": (row["wrong arm"].split(", ")[0], str(outcome.wrong)),
-            "bits": (row["bits"].split(", ")[0], str(outcome.bits)),
-            "epsilon at 1e-6": (row["epsilon at 1e-6"], guarantee_of(outcome)[1]),
-        }
-        found += [
-            f"{name}, {column}: {committed}, and the code gives {given}"
-            for column, (committed, given) in told.items()
-            if committed != given
-        ]
+    if (folder / "README.md").read_text(encoding="utf-8") != page(results):
+        found.append("README.md")
+    shown = {f"{p['name']}.svg" for s in results["sections"].values() for p in s["pictures"]}
+    drawn = {path.name for path in folder.glob("*.svg")} - OTHERS
+    return found + sorted(shown ^ drawn)
+
+
+def rows_of(section: str, **where: Any) -> list[Any]:
+    rows = RESULTS["sections"][section]["rows"]
+    return [row for row in rows if all(row[key] == value for key, value in where.items())]
+
+
+def row_of(section: str, **where: Any) -> Any:
+    (found,) = rows_of(section, **where)
     return found
 
 
-def test_rows_of_the_table_agree_with_the_code(played: Outcomes) -> None:
-    assert differences(RESULTS, played) == [], "make figures"
-
-
-def test_a_table_from_another_seed_is_detected(played: Outcomes) -> None:
-    others = deepcopy(RESULTS)
-    row = row_of(others, "cz", world="easy, T = 1e6", algorithm="dist-dp-se", epsilon=EPSILON)
-    row["paper"]["value"] += 1
-    row["wrong arm"] = "7, 7, 7"
-    found = [line.partition(":")[0] for line in differences(others, played)]
-    assert {"dist-dp-se, paper", "dist-dp-se, wrong arm"} <= set(found)
+def test_rows_of_the_table_agree_with_the_code() -> None:
+    """Two cells of the first table, as ``dpcore bandit run`` plays them."""
+    experiment = Experiment(
+        preset="cz/easy",
+        algorithms=("dist-dp-se", "se"),
+        epsilons=("0.5",),
+        horizon=WHOLE.easy,
+        instances=WHOLE.instances,
+        radius="paper",
+        seed=RESULTS["seed"],
+    )
+    for (name, _), found in of_experiment(experiment, jobs=1).items():
+        row = row_of("cz", world="easy, T = 1e6", algorithm=name, epsilon="0.5")
+        assert row["paper"] == regret_of(found), "make figures"
+        assert row["epsilon at 1e-6"] == guarantee_of(found)[1]
+        shown = [row[column].split(", ")[0] for column in ("wrong arm", "bits")]
+        assert shown == [str(found.wrong), str(found.bits)]
 
 
 def test_the_committed_page_agrees_with_its_numbers(tmp_path: Path) -> None:
@@ -294,20 +185,8 @@ def test_the_committed_page_agrees_with_its_numbers(tmp_path: Path) -> None:
 
 def test_the_committed_figures_are_of_complete_runs() -> None:
     assert RESULTS["instances"] == WHOLE.instances
-    names = [
-        "cz",
-        "real",
-        "schedule",
-        "bits",
-        "promise",
-        "shuffle",
-        "returning",
-        "linear",
-        "remarks",
-    ]
-    assert [*RESULTS["sections"]] == names
-    assert len(names) == len(STUDIES)
-    rows = rows_of(RESULTS, "cz")
+    assert len(RESULTS["sections"]) == len(STUDIES) == 9
+    rows = rows_of("cz")
     assert {row["world"] for row in rows} == {"easy, T = 1e6", "hard, T = 1e7"}
     assert {row["epsilon"] for row in rows} == {"0.1", "0.5", "1"}
     assert len(rows) == 2 * 3 * 9
@@ -322,12 +201,10 @@ def test_every_figure_explains_its_bands() -> None:
 
 
 def test_certified_noise_has_the_cost_on_the_page() -> None:
-    for row in rows_of(RESULTS, "promise"):
+    for row in rows_of("promise"):
         assert float(row["epsilon at 1e-6"]) <= float(row["epsilon asked"])
     weaker = [
-        row
-        for row in rows_of(RESULTS, "cz", epsilon="0.5")
-        if row["algorithm"].startswith("dist-rdp-se")
+        row for row in rows_of("cz", epsilon="0.5") if row["algorithm"].startswith("dist-rdp-se")
     ]
     assert weaker
     assert all(float(row["epsilon at 1e-6"]) > 2 for row in weaker)
@@ -395,7 +272,7 @@ def test_the_benchmark_of_combinatorial_bandits_runs(part: str) -> None:
 
 def regret(algorithm: str, **where: str) -> float:
     given = {"numbers": "exact", "epsilon": "10", "T": "1e6", "alpha": "4/5", **where}
-    value = row_of(RESULTS, "linear", algorithm=algorithm, **given)["regret"]["value"]
+    value = row_of("linear", algorithm=algorithm, **given)["regret"]["value"]
     return float(value)
 
 
@@ -410,7 +287,7 @@ def test_the_figures_agree_with_an_independent_simulation() -> None:
 
 
 def test_the_best_action_is_never_lost() -> None:
-    assert {row["best lost"] for row in rows_of(RESULTS, "linear")} == {0}
+    assert {row["best lost"] for row in rows_of("linear")} == {0}
 
 
 @pytest.mark.nightly

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from accounting.convert_guarantees import as_pure
 from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import PureBound
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.batch import Commit, Plays, Pulls, Released, ReleasedSum
-from bandits.elimination_radii import ExactRadius
+from bandits.elimination_radii import ExactRadius, certified_width
 from bandits.play import run_guarantee
-from bandits.policies.policy import Choice, Policy
 from bandits.policies.successive_elimination import BatchedElimination, ShuffleElimination, means_of
 from bandits.privatizers import deployment as module
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.privatizers.deployment import ALL_HONEST, MASKED, Deployment, masked_sum
-from bandits.privatizers.privatizer import Privatizer, Releasing, Unprotected
-from bandits.privatizers.run_guarantee import NEW_USERS, RunGuarantee, Users
+from bandits.privatizers.privatizer import Privatizer, Unprotected
+from bandits.privatizers.run_guarantee import RunGuarantee, Users
 from bandits.worlds.arm_environments import Bernoulli, Environment
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -33,9 +30,8 @@ from dpcore.laws.skellam import Skellam
 from dpcore.protocols.noisy_sums import AggregatedSum
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng, SystemRng
 from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation
-from tests.alpha_budget import buy_alpha
-from tests.day_and_nightly import by_day, effort
-from tests.support.bandits.worlds import Counted, not_none, played
+from tests.day_and_nightly import by_day
+from tests.support.bandits.worlds import Counted, Script, not_none, played
 
 PLAN = Deployment(honest="9/10", dropouts="1/4")
 
@@ -102,18 +98,16 @@ def test_means_are_over_the_users_who_report() -> None:
     assert played(policy, (0.9, 0.3), 600).active == (0,)
 
 
-def test_the_exact_width_covers_means_of_the_users_who_report() -> None:
+def test_the_exact_width_is_that_of_the_users_who_report() -> None:
     planned = SumPrivatizer(trust="pure", epsilon=1, failure="1e-9", deployment=PLAN)
-    n, p, rng = 64, Fraction(2, 5), SeededRng(5)
-    width = ExactRadius(batches=1).width(planned, n, batch=1, active=1, failure=p)
-    world, stay, steps = np.random.default_rng(5), planned.reporting(n), planned.precision(n)
-    missed = 0
-    for _ in range(500):
-        total = steps * int(world.binomial(stay, 0.5))
-        missed += abs(planned.release(total, n, rng) / stay - Fraction(1, 2)) > width
-    alpha = buy_alpha("width of those who report", "1e-9")
-    assert missed <= stats.binom.isf(alpha, 500, float(p))
-    assert missed > 0
+    found = ExactRadius(batches=1).width(planned, 64, batch=1, active=1, failure="2/5")
+    assert found == certified_width(
+        planned.noise(64),
+        precision=planned.precision(64),
+        pulls=48,
+        failure="2/5",
+        threshold=planned.protocol(64).threshold,
+    )
 
 
 def test_masked_sums_equal_the_sums_of_the_remaining_users() -> None:
@@ -121,22 +115,12 @@ def test_masked_sums_equal_the_sums_of_the_remaining_users() -> None:
     protocol = AggregatedSum(users=20, precision=4, threshold=20, share=share)
     for total in (0, 1, 33, 60):
         assert masked_sum(protocol, total, PLAN, SeededRng(total)) == Fraction(total, 4)
-
-
-def test_masked_releases_have_the_law_of_the_ideal_ones() -> None:
-    ideal = SumPrivatizer(
-        trust="pure", epsilon=1, failure="1e-6", deployment=Deployment(dropouts="1/4")
+    ideal, masked = (
+        SumPrivatizer(trust="pure", epsilon=1, failure="1e-6", deployment=plan)
+        for plan in (PLAN, replace(PLAN, aggregation="masked"))
     )
-    masked = replace(ideal, deployment=Deployment(dropouts="1/4", aggregation="masked"))
     assert masked.guarantee(8) == ideal.guarantee(8)
     assert MASKED in masked.assumed(8)
-    rng, coins = SeededRng(2), np.random.default_rng(4)
-    steps, noise = masked.precision(8), not_none(ideal.noise(8))
-    found = [int((masked.release(3 * steps, 8, rng) - 3) * steps) for _ in range(effort(12, 30))]
-    alpha = buy_alpha("masked releases: their noise", "1e-9")
-    uniform = [float(noise.cdf(k)) - float(noise.pmf(k)) * coins.uniform() for k in found]
-    assert stats.kstest(uniform, "uniform").pvalue > alpha
-    assert len(set(found)) > 3
 
 
 class Counting(MaskedAggregation):
@@ -186,66 +170,39 @@ def guaranteed(privatizer: Privatizer) -> Guarantee:
     return not_none(privatizer.guarantee(4))
 
 
-class Explore(Policy[int]):
+def explore(privatizer: Privatizer, *said: int) -> Script:
     """Ten pulls per arm, three times, then the first arm; ``said`` are the batch sizes it names."""
-
-    def __init__(self, privatizer: Privatizer, *said: int) -> None:
-        self.held, self.said = privatizer, said
-
-    @property
-    def name(self) -> str:
-        return "explore"
-
-    @property
-    def privatizer(self) -> Privatizer:
-        return self.held
-
-    def init(self, arms: int, horizon: int) -> int:
-        return 0
-
-    def choose(self, state: int) -> Choice:
-        return Pulls((10, 10, 10)) if state < 3 else Commit(0)
-
-    def observe(self, state: int, released: Released) -> int:
-        return state + 1
-
-    def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
-        return self.said
+    return Script(
+        batches=(Pulls((10, 10, 10)),) * 3 + (Commit(0),), privatizer=privatizer, said=said
+    )
 
 
-class Asked(Users):
-    """Records the calls in order."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
+class Uncharged(Users):
+    """Users of whom none may be charged."""
 
     def admit(self, pulls: Pulls | Plays, batch: str) -> bool:
-        self.calls.append("admit")
-        return True
-
-    def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee | None:
-        self.calls.append("guarantee")
-        return NEW_USERS.guarantee(privatizer, sizes)
+        raise AssertionError
 
 
 @pytest.mark.parametrize("said", [(), (7,), (9, 11)])
 def test_a_batch_of_an_unnamed_size_is_refused(said: tuple[int, ...]) -> None:
-    counted, asked = Counted(of=EASY), Asked()
+    counted = Counted(of=EASY)
     with pytest.raises(InvalidParameter, match="requests 10 users, a size that its method"):
-        played(Explore(private(), *said), counted, LONG, users=asked)
-    # No user was charged, and no reward was drawn.
-    assert (asked.calls, counted.drawn) == (["guarantee"], [])
+        played(explore(private(), *said), counted, LONG, users=Uncharged())
+    assert counted.drawn == []
 
 
 def test_the_guarantee_is_derived_from_the_noise_in_use() -> None:
-    class Turns(Explore):
+    class Turns(Script):
         """Uses another privatizer from the second batch on."""
 
-        def observe(self, state: int, released: Released) -> int:
-            self.held = private(epsilon="50")
-            return state + 1
+        def observe(self, state: tuple[int, ...], released: Released) -> tuple[int, ...]:
+            object.__setattr__(self, "privatizer", private(epsilon="50"))
+            return Script.observe(self, state, released)
 
-    run = played(Turns(private(epsilon="0.1"), 10), EASY, LONG)
+    first = explore(private(epsilon="0.1"), 10)
+    turns = Turns(batches=first.batches, privatizer=first.privatizer)
+    run = played(turns, EASY, LONG)
     assert as_pure(not_none(run.guarantee)) == PureBound("1/10")
     mechanism = private(epsilon="0.1").protocol(10).mechanism(10)  # type: ignore[union-attr]  # a sum
     assert {release.mechanism for release in run.releases} == {mechanism}
@@ -253,7 +210,7 @@ def test_the_guarantee_is_derived_from_the_noise_in_use() -> None:
 
 @pytest.mark.parametrize("trust", ["local", "pure"])
 def test_pure_runs_have_the_guarantee_epsilon(trust: Trust) -> None:
-    promised = not_none(run_guarantee(BatchedElimination(privatizer=private(trust)), 10, 10**4))
+    promised = not_none(run_guarantee(BatchedElimination(privatizer=private(trust)), 10, LONG))
     assert as_pure(promised) == PureBound(1)
     assert promised.epsilon("1e-6").upper <= 1
     assert promised.delta(1).upper == 0
@@ -337,13 +294,13 @@ class Tied(SystemRng):
     ("rng", "simulated"), [(SYSTEM, False), (SeededRng(1), True), (Tied(), True)]
 )
 def test_a_run_states_whether_its_noise_came_from_the_system(rng: Rng, simulated: bool) -> None:
-    assert played(Explore(private(), 10), EASY, LONG, rng=rng).simulated is simulated
+    assert played(explore(private(), 10), EASY, LONG, rng=rng).simulated is simulated
 
 
 @pytest.mark.parametrize("means", [(float("nan"), 0.4, 0.1), (0.5, -3.0, 0.1), (0.5, 1.5, 0)])
 def test_impossible_means_are_refused(means: tuple[float, ...]) -> None:
     with pytest.raises(InvalidParameter, match="must have means in"):
-        played(Explore(private(), 10), Odd(stated=means), LONG)
+        played(explore(private(), 10), Odd(stated=means), LONG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -361,15 +318,8 @@ class Odd(Environment):
 
 
 def test_a_policy_cannot_be_its_own_environment() -> None:
-    class Both(Explore, Odd):
-        """A policy that is also the environment could see the rewards that it draws."""
-
-        def __init__(self) -> None:
-            pass
-
-        @property
-        def means(self) -> tuple[float, ...]:
-            return (0.5, 0.5, 0.5)
-
+    """A policy that is also the environment could see the rewards that it draws."""
+    own = {"__init__": lambda self: None, "means": (0.5, 0.5, 0.5)}
+    both = type("Both", (Script, Odd), own)()
     with pytest.raises(InvalidParameter, match="must be an Environment, not a Policy"):
-        played(Explore(private(), 10), Both(), LONG)
+        played(explore(private(), 10), both, LONG)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import reduce
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,6 @@ from bandits.batch import Pulls, Released
 from bandits.play import Run
 from bandits.policies.successive_elimination import BatchedElimination, EliminationState
 from bandits.privatizers import deployment
-from bandits.privatizers.batch_sums import SumPrivatizer
 from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.returning_users import (
     Book,
@@ -38,7 +36,6 @@ from bandits.privatizers.returning_users import (
     Pool,
     SteadyPrivatizer,
     visits_budget,
-    visits_of,
 )
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
@@ -48,19 +45,15 @@ from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Relation, Scope
 from dpcore.protocols.noisy_sums import AggregatedSum
 from dpcore.sampling.rng import SeededRng
-from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import by_day
 from tests.support.bandits.worlds import not_none, played
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refused
 from tests.support.laws import second
-from tests.support.ledger.workers import processes
 
 LAPLACE = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=8, failure="1e-3")
 SKELLAM = SteadyPrivatizer(law=Skellam(variance=400), steps=4, failure="1e-3")
-QUIET = SteadyPrivatizer(law=DiscreteLaplace(scale=6400), steps=8, failure="1e-3")
 
-COINS = np.random.default_rng(1)
 
 each_steady = pytest.mark.parametrize("steady", [LAPLACE, SKELLAM], ids=["laplace", "skellam"])
 
@@ -202,30 +195,6 @@ def test_another_privatizer_is_refused_before_any_charge(tmp_path: Path) -> None
         assert (ledger.charges(), ledger.users(), observed) == (0, 0, [])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "argument"),
-    [
-        ({"users": 0}, "users"),
-        ({"users": 1 << 40}, "users"),
-        ({"max_visits": 0}, "max_visits"),
-        ({"max_visits": 1 << 30}, "max_visits"),
-        ({"max_visits": 1 << 30, "book": Book(curve=LAPLACE.curve)}, "max_visits"),
-        ({"privatizer": SumPrivatizer(trust="pure", epsilon=1, failure="1e-3")}, "privatizer"),
-        ({"arrivals": 3}, "arrivals"),
-        ({"book": "abc"}, "book"),
-        ({"book": ""}, "book"),
-        ({"book": 0}, "book"),
-        ({"book": Book(curve=QUIET.curve)}, "book"),
-        ({"book": Book(curve=SKELLAM.curve)}, "book"),
-    ],
-    ids=str,
-)
-def test_an_empty_pool_is_refused(arguments: dict[str, Any], argument: str) -> None:
-    given = {"users": 10, "max_visits": 1, "privatizer": LAPLACE, "arrivals": COINS}
-    with refused(argument):
-        Pool(**{**given, **arguments})
-
-
 def test_a_ledger_for_many_runs_keeps_the_guarantee_of_each(tmp_path: Path) -> None:
     budget = visits_budget(LAPLACE.curve, 5)
     with Ledger.create(str(tmp_path / "ledger.db"), budget=budget) as ledger:
@@ -340,50 +309,6 @@ def test_the_noise_of_a_batch_in_parts_is_the_sum_of_its_parts() -> None:
         assert spread_of(together) ** 2 == pytest.approx(variance, rel=1e-9)
 
 
-ARRIVALS = 400
-
-
-def who_came(kind: type[Pool]) -> tuple[npt.NDArray[np.int64], float]:
-    """20 of 40 users are spent and 10 are wanted: participations per user, and the mean refused."""
-    times, away = np.zeros(40, dtype=np.int64), 0
-    for seed in range(ARRIVALS):
-        arrivals = np.random.default_rng([5, seed])
-        pool = kind(users=40, max_visits=1, privatizer=LAPLACE, arrivals=arrivals)
-        pool.visited[::2] = 1
-        assert pool.admit(Pulls((10,)), "b")
-        times += pool.visited
-        away += pool.turned_away
-    return times - ARRIVALS * (np.arange(40) % 2 == 0), away / ARRIVALS
-
-
-def test_arrivals_are_uniform_and_exhausted_users_are_turned_away() -> None:
-    class Ordered(Pool):
-        _filled = mutated(Pool._filled, "self.arrivals.permutation(self.users)", "np.arange(40)")
-
-    # Hoeffding: each of the 20 comes with probability 1/2; of 20 spent users, 10 20/21 come before
-    # the tenth.
-    odds = math.log(2 * 21 / buy_alpha("arrivals at a pool", "1e-9"))
-    off = math.sqrt(odds / (2 * ARRIVALS))
-    times, away = who_came(Pool)
-    assert times[::2].sum() == 0
-    assert abs(times[1::2] / ARRIVALS - 0.5).max() <= off
-    assert abs(away - 200 / 21) <= 20 * off
-    times, _ = who_came(Ordered)
-    assert abs(times[1::2] / ARRIVALS - 0.5).max() > off
-
-
-@pytest.mark.parametrize("called", ["p" * 190, "my\tpolicy"])
-def test_an_invalid_batch_name_is_not_mistaken_for_a_second_run(
-    called: str, tmp_path: Path
-) -> None:
-    curve = LAPLACE.curve
-    with Ledger.create(str(tmp_path / "l.db"), budget=visits_budget(curve, 1)) as ledger:
-        book = LedgerBook(ledger=ledger, curve=curve, run="fresh")
-        with pytest.raises(InvalidParameter, match="release = "):
-            book.pay(np.array([0]), f"{called}/batch 1/arm 0")
-        assert ledger.charges() == 0
-
-
 def test_epsilon_and_deviation_are_rounded_up() -> None:
     for variance in (2, 3, 401, 12345):
         steady = SteadyPrivatizer(law=Skellam(variance=variance), steps=7, failure="1e-3")
@@ -490,48 +415,27 @@ def test_a_budget_without_rounding_would_lose_a_visit() -> None:
     assert not keeper.admits([a * 12 for a in price.amounts], price)
 
 
-def test_an_empty_book_is_refused() -> None:
-    wrong: Any = "x"
-    for call, argument in (
-        (lambda: visits_budget(wrong, 1), "curve"),
-        (lambda: visits_budget(CURVE, 0), "max_visits"),
-        (lambda: visits_of("4"), "max_visits"),
-        (lambda: Book(curve=wrong), "curve"),
-    ):
-        with refused(argument):
-            call()
-
-
-@pytest.mark.parametrize(
-    "named",
-    [users(0, 0), users(-1), users(1 << 27), np.array([0.0]), np.array([[0]]), [0], "user 0"],
-    ids=str,
-)
-def test_an_unknown_or_repeated_user_is_not_charged(named: Any, tmp_path: Path) -> None:
-    with Ledger.create(str(tmp_path / "l.db"), budget=visits_budget(CURVE, 1)) as ledger:
-        book = LedgerBook(ledger=ledger, curve=CURVE, run="first")
-        for call in (book.able, lambda some, book=book: book.pay(some, "a")):
-            with refused("users"):
-                call(named)
-        assert ledger.charges() == 0
-
-
-def test_an_invalid_book_on_a_ledger_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_book_or_charge_is_refused_before_any_is_made(tmp_path: Path) -> None:
     far = replace(CURVE, scope=Scope(relation=Relation.ADD_REMOVE))
+    bad = {"ledger": (None,), "curve": ("x", far), "run": ("", "a\nb", "x" * 101)}
+    unknown: list[Any] = [users(0, 0), users(-1), users(1 << 27), [0], "u"]
+    unknown += [np.array([0.0]), np.array([[0]])]
     with Ledger.create(str(tmp_path / "l.db"), budget=visits_budget(CURVE, 1)) as ledger:
         good: dict[str, Any] = {"ledger": ledger, "curve": CURVE, "run": "first"}
-        for argument, value in (
-            ("ledger", None),
-            ("curve", "x"),
-            ("curve", far),
-            ("run", ""),
-            ("run", "a\nb"),
-            ("run", "x" * 101),
-        ):
-            with refused(argument):
-                LedgerBook(**{**good, argument: value})
+        for argument, values in bad.items():
+            for value in values:
+                with refused(argument):
+                    LedgerBook(**{**good, argument: value})
         with pytest.raises(NotDerived):
             LedgerBook(ledger=ledger, curve=SKELLAM_CURVE, run="no pure price")
+        book = LedgerBook(**good)
+        for named in unknown:
+            for call in (book.able, lambda some: book.pay(some, "a")):
+                with refused("users"):
+                    call(named)
+        for called in ("p" * 190, "my\tpolicy"):  # not mistaken for a second run
+            with refused("release"):
+                book.pay(users(0), f"{called}/batch 1/arm 0")
         assert ledger.charges() == 0
 
 
@@ -554,41 +458,23 @@ def test_a_repeated_charge_admits_nobody(tmp_path: Path) -> None:
         assert ledger.charges() == 2
 
 
-ROUNDS = 8
+def test_only_one_of_several_players_of_the_same_run_is_admitted(tmp_path: Path) -> None:
+    """Each opens the ledger for itself, and requests each release at the same time."""
+    url, rounds = str(tmp_path / "ledger.db"), 8
+    Ledger.create(url, budget=visits_budget(CURVE, rounds)).close()
+    barrier = threading.Barrier(THREADS)
 
+    def play_one_run() -> int:
+        admitted = 0
+        with Ledger.open(url) as ledger:
+            book = LedgerBook(ledger=ledger, curve=CURVE, run="the same")
+            for release in range(rounds):
+                barrier.wait(60)
+                with suppress(InvalidParameter):
+                    admitted += int(book.pay(np.arange(10), f"{release}").all())
+        return admitted
 
-def play_one_run(url: str, barrier: Barrier, path: str) -> None:
-    """Request each release at the same time as the other process; write the admitted users."""
+    assert together(play_one_run) == rounds
     with Ledger.open(url) as ledger:
-        book = LedgerBook(ledger=ledger, curve=CURVE, run="the same")
-        for release in range(ROUNDS):
-            barrier.wait(60)
-            try:
-                admitted = book.pay(np.arange(10), f"{release}").all()
-            except InvalidParameter:
-                continue
-            if admitted:
-                target = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-                os.write(target, f"{release}\n".encode())
-                os.close(target)
-
-
-def test_only_one_of_two_processes_with_the_same_run_is_admitted(tmp_path: Path) -> None:
-    url, path = str(tmp_path / "ledger.db"), tmp_path / "admitted"
-    Ledger.create(url, budget=visits_budget(CURVE, ROUNDS)).close()
-    context = processes()
-    barrier = context.Barrier(2)
-    started = [
-        context.Process(target=play_one_run, args=(url, barrier, str(path)), daemon=True)
-        for _ in range(2)
-    ]
-    for process in started:
-        process.start()
-    for process in started:
-        process.join(60)
-    assert [process.exitcode for process in started] == [0, 0]
-    admitted = Counter(path.read_text(encoding="utf-8").split())
-    assert admitted == {f"{release}": 1 for release in range(ROUNDS)}
-    with Ledger.open(url) as ledger:
-        assert ledger.charges() == ROUNDS
+        assert ledger.charges() == rounds
         assert ledger.exhausted([f"user {n}" for n in range(10)], CURVE, rows_per_user=1)

@@ -64,18 +64,6 @@ def test_instances_of_cz_agree_with_its_code(name: str, gap: str) -> None:
     assert few.arms == 4
 
 
-def test_only_presets_with_data_accept_a_file(tmp_path: Path) -> None:
-    with pytest.raises(InvalidParameter, match=r"must be omitted: .* is simulated"):
-        preset_of("cz/easy").worlds(1, data=tmp_path)
-    for name in ("obd", "cz/mslr"):
-        with pytest.raises(InvalidParameter, match="needs --data FILE"):
-            preset_of(name).worlds(1)
-        with pytest.raises(InvalidParameter, match="No such file"):
-            preset_of(name).worlds(1, data=tmp_path / "none")
-    with pytest.raises(InvalidParameter, match="did you mean cz/hard"):
-        preset_of("cz/hrad")
-
-
 def letor_line(relevance: object, query: int, features: np.ndarray) -> str:
     pairs = " ".join(f"{i}:{value:g}" for i, value in enumerate(features, start=1))
     return f"{relevance} qid:{query} {pairs} \n"

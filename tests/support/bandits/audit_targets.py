@@ -75,20 +75,6 @@ def audited(rest: str, *, runs: int, alpha: float) -> AuditReport:
     return sample(Vectorised(spelling="bandit", function=found.run), plan)
 
 
-@contextmanager
-def releasing(release: Release) -> Iterator[None]:
-    """Every privatizer releases by ``release``, but keeps the guarantee of its protocol."""
-
-    def instead(
-        privatizer: Privatizer, encoded_sum: int, pulls: int, rng: Rng = SYSTEM
-    ) -> ReleasedSum:
-        return release(privatizer, encoded_sum, pulls, rng)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Privatizer, "release", instead)
-        yield
-
-
 def with_noise(privatizer: Privatizer, encoded_sum: int, pulls: int, noise: int) -> ReleasedSum:
     """The release of the analyzer for a sum with this noise."""
     protocol = privatizer.protocol(pulls)
@@ -157,8 +143,13 @@ def erring(how: Literal["bare", "halved", "shared"]) -> Iterator[None]:
     def streams(held: Any, shape: tuple[int, ...], rng: Rng) -> Integers:
         return instead(_DRAW(held, shape, rng))
 
-    release = {"bare": bare, "halved": halved, "shared": shared()}[how]
-    with releasing(release), pytest.MonkeyPatch.context() as patch:
+    release: Release = {"bare": bare, "halved": halved, "shared": shared()}[how]
+
+    def sums(held: Privatizer, encoded: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
+        return release(held, encoded, pulls, rng)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Privatizer, "release", sums)
         patch.setattr(AveragePrivatizer, "_drawn", averages)
         patch.setattr(StreamPrivatizer, "draw", streams)
         yield

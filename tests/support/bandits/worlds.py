@@ -9,10 +9,11 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from scipy import stats
 
+from bandits.batch import Pulls, Released
 from bandits.elimination_radii import Radius
 from bandits.play import Run, play
-from bandits.policies.policy import Policy
-from bandits.privatizers.privatizer import Privatizer
+from bandits.policies.policy import Choice, Policy
+from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.worlds.arm_environments import Bernoulli, Environment
 from dpcore.numbers.parameter import RationalLike
 from dpcore.sampling.rng import SeededRng
@@ -70,6 +71,30 @@ class Counted(Environment):
     def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
         self.drawn.append((arm, pulls, precision))
         return self.of.encoded_sum(arm, pulls, precision, world)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Script(Policy[tuple[int, ...]]):
+    """Asks for given batches, and records how many sums it received; may name other sizes."""
+
+    batches: tuple[Choice, ...]
+    privatizer: Privatizer = Unprotected()  # noqa: RUF009  # a frozen value
+    said: tuple[int, ...] | None = None
+    name: str = "script"
+
+    def init(self, arms: int, horizon: int) -> tuple[int, ...]:
+        return ()
+
+    def choose(self, state: tuple[int, ...]) -> Choice:
+        return self.batches[len(state)]
+
+    def observe(self, state: tuple[int, ...], released: Released) -> tuple[int, ...]:
+        return (*state, sum(total is not None for total in released.sums))
+
+    def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
+        pulls = [batch for batch in self.batches if isinstance(batch, Pulls)]
+        asked = tuple({count for batch in pulls for count in batch.counts if count})
+        return asked if self.said is None else self.said
 
 
 def same_law(one: Counter[Pulled], other: Counter[Pulled]) -> float:
