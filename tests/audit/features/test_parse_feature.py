@@ -447,7 +447,8 @@ def test_a_mean_leaks_through_floats_but_its_sum_does_not() -> None:
 )
 def test_noise_in_steps_reveals_the_value_to_which_it_is_added(steps: Any) -> None:
     def law(answer: float, n: int, rng: np.random.Generator) -> Floats:
-        return answer + steps(n, rng)
+        noise: Floats = steps(n, rng)
+        return answer + noise
 
     def rounded(answer: float, n: int, rng: np.random.Generator) -> Floats:
         return np.round(law(answer, n, rng))

@@ -173,8 +173,8 @@ def test_a_wealth_with_wrong_events_or_cells_is_detected() -> None:
 
     assert 0.5 < mean(lambda seen: statistics._coins(THREE, seen, 1.0)) <= 1
     for old, new in (("1 - lower", "1 - np.roll(lower, 1)"), ("(upper, 1", "(upper / 2, 1")):
-        mutant = mutated(statistics._coins, old, new)
-        assert mean(lambda seen, mutant=mutant: mutant(THREE, seen, 1.0)) > 1.1
+        mutant = partial(mutated(statistics._coins, old, new), THREE, size=1.0)
+        assert mean(mutant) > 1.1
     # Two mutants: probabilities shifted by one cell, and alternatives not normalised by their mean.
     shifted = replace(THREE, upper=np.maximum(np.roll(THREE.upper, 1), 1e-3))
     assert mean(lambda seen: log_wealth(shifted, seen)) > 1.1

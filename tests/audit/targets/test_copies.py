@@ -184,7 +184,7 @@ def test_a_correct_mechanism_that_works_in_place_is_not_refuted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def found() -> Any:
-        pair = tuple(Record({"counts": np.array(counts)}) for counts in ([0, 0], [1, 0]))
+        pair = (Record({"counts": np.zeros(2, int)}), Record({"counts": np.array([1, 0])}))
         options: Any = {"runs": 800, "seed": 7, "confidence": 1 - ALPHA}
         return audit.audit(nested_in_place, "epsilon=1", pair=pair, **options)
 
