@@ -81,24 +81,16 @@ def test_redrawn_noise_and_a_level_without_noise_are_detected() -> None:
         moved(BareLevelTree(horizon=4, noise=LAPLACE))
 
 
-@pytest.mark.parametrize("horizon", [1, 2, 3, 4, 5, 7, 8, 9, 1000, 1023, 1024, 1025])
-def test_a_tree_has_one_level_for_each_power_of_two_within_the_horizon(horizon: int) -> None:
-    tree = TreeSum(horizon=horizon, noise=LAPLACE)
-    powers = [2**k for k in range(20) if 2**k <= horizon]
-    assert tree.sensitivity.amount == (1,) * len(powers)
-    assert DoublingSum(horizon=horizon, noise=LAPLACE).sensitivity.amount == (1,)
-
-
-def test_the_sensitivity_follows_from_relation_range_and_unit() -> None:
-    both: dict[str, Any] = {
-        "horizon": 1,
-        "noise": LAPLACE,
-        "low": "-1/4",
-        "high": "1/2",
-        "unit": "1/8",
-    }
-    assert TreeSum(**both).sensitivity.amount == (6,)
-    assert TreeSum(**both, scope=ADD_REMOVE).sensitivity.amount == (4,)
+def test_the_sensitivity_follows_from_horizon_relation_range_and_unit() -> None:
+    for horizon in (1, 2, 3, 4, 5, 7, 8, 9, 1000, 1023, 1024, 1025):
+        levels = [2**k for k in range(20) if 2**k <= horizon]
+        tree = TreeSum(horizon=horizon, noise=LAPLACE)
+        assert tree.sensitivity.amount == (1,) * len(levels)
+        assert DoublingSum(horizon=horizon, noise=LAPLACE).sensitivity.amount == (1,)
+    both: dict[str, Any] = {"low": "-1/4", "high": "1/2", "unit": "1/8"}
+    assert TreeSum(horizon=1, noise=LAPLACE, **both).sensitivity.amount == (6,)
+    scoped = TreeSum(horizon=1, noise=LAPLACE, scope=ADD_REMOVE, **both)
+    assert scoped.sensitivity.amount == (4,)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -191,18 +183,15 @@ class Scripted(Rng):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "item", [2, -1, "1/2", float("nan"), float("inf"), True, None, "one", [1], 10**40]
-)
-def test_a_bad_item_is_refused_before_anything_is_drawn(
-    kind: type[ContinualSum], item: object
-) -> None:
+def test_a_bad_item_is_refused_before_anything_is_drawn(kind: type[ContinualSum]) -> None:
     rng = Scripted(lambda: None)
     stream = kind(horizon=2, noise=LAPLACE).start(rng=rng)
     stream.add(1)
     before, asked = stream.total, rng.asked
-    with pytest.raises(InvalidParameter, match="item"):
-        stream.add(item)
+    bad: list[Any] = [2, -1, "1/2", float("nan"), float("inf"), True, None, "one", [1], 10**40]
+    for item in bad:
+        with pytest.raises(InvalidParameter, match="item"):
+            stream.add(item)
     assert (stream.total, stream.taken, rng.asked) == (before, 1, asked)
     assert asked > 0
     stream.add(1)
@@ -252,14 +241,7 @@ def test_a_stream_discarded_during_an_item_is_not_restored() -> None:
     assert stream.taken == 0
 
 
-def test_a_stream_cannot_be_copied() -> None:
-    stream = TreeSum(horizon=2, noise=LAPLACE).start()
-    for make in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(TypeError, match="cannot be copied or pickled"):
-            make(stream)
-
-
-def test_a_stream_is_refused_in_a_forked_process() -> None:
+def test_a_stream_is_refused_in_a_forked_process_and_cannot_be_copied() -> None:
     stream = TreeSum(horizon=2, noise=LAPLACE).start()
     stream.add(1)
 
@@ -269,6 +251,9 @@ def test_a_stream_is_refused_in_a_forked_process() -> None:
         return [stream.taken]
 
     assert in_child(refused) == [1]
+    for make in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="cannot be copied or pickled"):
+            make(stream)
     assert stream.add(1).items == 2
 
 
@@ -277,9 +262,7 @@ def test_a_stream_is_refused_in_a_forked_process() -> None:
     ("change", "named"),
     [
         ({"horizon": 0}, "horizon"),
-        ({"horizon": 1.0}, "horizon"),
         ({"horizon": 2**41}, "horizon"),
-        ({"noise": 3}, "noise"),
         ({"noise": Poisson(mean=100)}, "noise"),
         ({"low": 1}, "high"),
         ({"low": "nan"}, "low"),

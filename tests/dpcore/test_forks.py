@@ -19,7 +19,7 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import precision
 from dpcore.sampling import rng
 from dpcore.sampling.rng import _LOCAL, Reservoir, _ForkSafe
-from tests.day_and_nightly import by_day, effort
+from tests.day_and_nightly import effort
 from tests.support.run_command import python
 
 BLOCK_WORDS = rng._BLOCK_WORDS
@@ -80,26 +80,17 @@ def shared(act: Callable[[], list[int]], fork: Fork = os.fork) -> set[int]:
 
 
 @pytest.mark.parametrize("name", FORK_DRAWS)
-def test_a_fork_shares_no_randomness(name: str) -> None:
-    assert shared(FORK_DRAWS[name]) == set()
-
-
-@pytest.mark.parametrize("name", FORK_DRAWS)
-def test_a_fork_without_hooks_shares_no_randomness(name: str) -> None:
-    assert shared(FORK_DRAWS[name], native_fork) == set()
-
-
-@pytest.mark.parametrize("name", FORK_DRAWS)
-def test_a_source_that_trusts_fork_hooks_is_detected(
+def test_a_fork_shares_no_randomness_even_without_hooks(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (rng, noise):
+    for fork in (os.fork, native_fork):
+        assert shared(FORK_DRAWS[name], fork) == set()
+    for module in (rng, noise):  # a source that trusts fork hooks
         monkeypatch.setattr(module, "HERE", True)
     assert shared(FORK_DRAWS[name], native_fork)
 
 
-@by_day(2)
-@pytest.mark.parametrize("name", FORK_DRAWS)
+@pytest.mark.parametrize("name", ["words", "one by one"])
 def test_without_a_wiped_page_the_process_id_is_compared(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,27 +98,24 @@ def test_without_a_wiped_page_the_process_id_is_compared(
     numbered.value = True
     for module in (forks, rng, noise):
         monkeypatch.setattr(module, "HERE", numbered)
-    assert shared(FORK_DRAWS[name], native_fork) == set()
-    assert shared(FORK_DRAWS[name], os.fork) == set()
-
-
-def test_a_reused_process_id_is_another_process() -> None:
-    numbered = forks._Process()
-    numbered.value = True
-    assert numbered
+    for fork in (native_fork, os.fork):
+        assert shared(FORK_DRAWS[name], fork) == set()
+    # A reused process id is another process.
     assert in_child(lambda: [bool(numbered), numbered._home == []]) == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("owner", "name", "value"),
+    [
+        (forks, "_NO_ADVICE", 0),  # advice that every system accepts
+        (forks, "_WIPE_ON_FORK", -1),  # advice that the kernel does not know
+        (sys, "platform", "somewhere else"),
+    ],
+)
 def test_advice_that_an_emulator_ignores_is_not_relied_on(
-    monkeypatch: pytest.MonkeyPatch,
+    owner: object, name: str, value: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forks, "_NO_ADVICE", 0)  # advice that every system accepts
-    assert isinstance(forks._mark(), forks._Process)
-    monkeypatch.undo()
-    monkeypatch.setattr(forks, "_WIPE_ON_FORK", -1)  # advice that the kernel does not know
-    assert isinstance(forks._mark(), forks._Process)
-    monkeypatch.undo()
-    monkeypatch.setattr(sys, "platform", "somewhere else")
+    monkeypatch.setattr(owner, name, value)
     assert isinstance(forks._mark(), forks._Process)
 
 

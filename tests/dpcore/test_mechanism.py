@@ -24,7 +24,6 @@ from dpcore import (
     SeededRng,
     Sensitivity,
     Unit,
-    Unrepresentable,
 )
 
 LAPLACE = DiscreteLaplace(scale=10)
@@ -91,19 +90,6 @@ def test_an_array_is_released_with_one_draw_per_entry(dtype: str, shape: tuple[i
     assert np.all(value == 100)
 
 
-@pytest.mark.parametrize("value", [[1, True], [1, 2.0], [1, "2"], [[1], [2, 3]], [1, None], "12"])
-def test_a_list_of_anything_but_integers_is_refused(value: Any) -> None:
-    with pytest.raises(InvalidParameter, match=r"^value = "):
-        VECTOR.release(value)
-
-
-def test_a_list_with_a_number_too_large_is_refused() -> None:
-    with pytest.raises(Unrepresentable, match="2\\^62"):
-        VECTOR.release([1, 2**62])
-    with pytest.raises(Unrepresentable, match="2\\^62"):
-        VECTOR.release([1, -(2**80)])
-
-
 SHAPES: list[Any] = [(), (0,), (1,), (2,), (3,), (1, 2), (2, 1), (2, 2)]
 
 
@@ -129,7 +115,7 @@ def released_shapes(sensitivity: Sensitivity) -> list[tuple[int, ...]]:
     return found
 
 
-def test_a_release_must_have_the_shape_of_its_sensitivity() -> None:
+def test_a_release_must_have_the_shape_of_its_sensitivity(monkeypatch: pytest.MonkeyPatch) -> None:
     assert released_shapes(Sensitivity(1)) == [()]
     assert released_shapes(Sensitivity.box((1, 1))) == [(2,)]
     assert released_shapes(Sensitivity.box((5,))) == [(), (1,)]
@@ -137,9 +123,6 @@ def test_a_release_must_have_the_shape_of_its_sensitivity() -> None:
     # These guarantees are maxima over all divisions of the sensitivity among any number of entries.
     assert released_shapes(Sensitivity.l1(1)) == SHAPES
     assert released_shapes(Sensitivity.l2_squared(3)) == SHAPES
-
-
-def test_without_the_check_wrong_shapes_would_be_released(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Mechanism, "_must_fit", lambda self, value, shape: None)
     assert released_shapes(Sensitivity(1)) == SHAPES
 
@@ -153,31 +136,15 @@ def test_two_releases_share_no_noise() -> None:
     assert len(set(released)) == 1500
 
 
-@pytest.mark.parametrize(
-    ("honest", "exact"),
-    [(1, 1), (Fraction(1, 3), Fraction(1, 3)), (0.1, Fraction(1, 10)), ("1/2", Fraction(1, 2))],
-)
-def test_the_share_of_honest_noise_is_exact_or_refused(honest: Any, exact: Fraction) -> None:
-    # A float must not stay a float in a record: it is read by its decimal form, or refused.
-    try:
-        record: Release | None = Release(mechanism=MECHANISM, batch="a", honest=honest)
-    except InvalidParameter:
-        record = None
-    if record is None:
-        assert not isinstance(honest, (int, Fraction))
-        return
-    assert isinstance(record.honest, Fraction)
-    assert record.honest == exact
-
-
-def test_masked_entries_are_refused() -> None:
-    # numpy's minimum skips them, so the check of the range would too.
-    for hidden in (5, 2**63 - 1):
-        value = np.ma.masked_array([1, 2, hidden], mask=[False, False, True])
-        with pytest.raises(InvalidParameter, match="must not have masked entries"):
-            VECTOR.release(value)
-    whole = np.ma.masked_array([1, 2, 5], mask=[False, False, False])
-    assert (
-        VECTOR.release(whole, rng=SeededRng(1)).tolist()
-        == VECTOR.release(np.array([1, 2, 5]), rng=SeededRng(1)).tolist()
-    )
+def test_the_share_of_honest_noise_is_exact() -> None:
+    # A float must not stay a float in a record: it is read by its decimal form.
+    shares: list[tuple[Any, Fraction]] = [
+        (1, Fraction(1)),
+        (Fraction(1, 3), Fraction(1, 3)),
+        (0.1, Fraction(1, 10)),
+        ("1/2", Fraction(1, 2)),
+    ]
+    for honest, exact in shares:
+        record = Release(mechanism=MECHANISM, batch="a", honest=honest)
+        assert isinstance(record.honest, Fraction)
+        assert record.honest == exact

@@ -212,9 +212,3 @@ def test_rational_levels_are_decided_at_any_depth(noise: Noise) -> None:
             if 0 < below < 1:
                 assert noise.quantile(below) == k
                 assert noise.quantile(below + Fraction(1, 1 << 380)) == k + 1
-
-
-@pytest.mark.nightly
-@given(st.floats(0, 1, exclude_min=True, exclude_max=True), st.sampled_from(NARROW))
-def test_quantiles_at_random_levels_are_exact(p: float, noise: Noise) -> None:
-    assert wrong_quantiles(noise, [p]) == []

@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import dpcore
 from accounting import Gaussian
@@ -103,27 +101,6 @@ def test_a_law_survives_a_round_trip_through_text(text: str) -> None:
     assert noise_from_json(json.loads(json.dumps(noise.to_json()))) == noise
 
 
-@given(
-    st.fractions(min_value=Fraction(1, 10**9), max_value=10**9),
-    st.integers(1, 10**9),
-    st.sampled_from(sorted(LAWS)),
-)
-def test_every_parameter_survives_a_round_trip(value: Fraction, whole: int, law: str) -> None:
-    kinds = read_noise(EVERYDAY[law]).parameters
-    values: dict[str, Fraction | int] = {
-        name: whole if isinstance(kind, int) else value for name, kind in kinds.items()
-    }
-    if "probability" in values:
-        values["probability"] = value / (1 + value)
-    if law == "discrete-gaussian-sum":
-        values["sigma_squared"] = max(value, Fraction(1, 10**6))  # smaller values are refused
-    noise = LAWS[law](**values)
-    assert noise.parameters == values
-    assert read_noise(write_noise(noise)) == noise
-    assert noise_from_json(noise.to_json()) == noise
-    assert eval(repr(noise), NAMES) == noise  # noqa: S307 - what a repr is for
-
-
 def through_bytes(value: Any) -> Any:
     return pickle.loads(pickle.dumps(value))  # noqa: S301 - our own bytes
 
@@ -186,10 +163,9 @@ def test_a_single_draw_is_a_python_integer(noise: Noise, source: Any) -> None:
 @pytest.mark.parametrize(
     "size", [0, 1, 5, (), (0,), (3,), (2, 3), (2, 0, 4), np.int64(4), (np.int8(2), 2)]
 )
-@pytest.mark.parametrize("source", [SystemRng(), SeededRng(1)], ids=repr)
-def test_draws_have_the_requested_shape(size: Any, source: Any) -> None:
+def test_draws_have_the_requested_shape(size: Any) -> None:
     for text in EVERYDAY.values():
-        drawn = read_noise(text).sample(size, rng=source)
+        drawn = read_noise(text).sample(size)
         assert drawn.shape == (tuple(size) if isinstance(size, tuple) else (size,))
         assert drawn.dtype == np.int64
         assert drawn.flags.writeable
@@ -206,13 +182,8 @@ def test_arrays_of_draws_belong_to_the_caller(noise: Noise) -> None:
     assert 2**40 + 123 not in [noise.sample() for _ in range(100)]
 
 
-SHAPES = [pytest.param(shape) for shape in ((), (0,), (1,), (5,), (2, 3), (0, 3), (2, 1, 2))]
-
-
-@by_day(6)
-@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(
-    "dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+    ("shape", "dtype"), [((), "int8"), ((0, 3), "int64"), ((5,), "uint16"), ((2, 1, 2), "uint64")]
 )
 def test_functions_keep_the_shape_of_their_argument(shape: tuple[int, ...], dtype: str) -> None:
     places = np.arange(np.prod(shape, dtype=int), dtype=dtype).reshape(shape)
@@ -234,14 +205,12 @@ def test_quantiles_keep_the_shape_of_their_levels() -> None:
         assert type(noise.quantile(0.3)) is int
         assert type(noise.quantile(np.float64(0.3))) is int
         assert type(noise.quantile(Fraction(1, 3))) is int
-        for shape in ((0,), (3,), (2, 2)):
+        for shape in ((0,), (2, 2)):
             found: Any = noise.quantile(np.full(shape, 0.3))
             assert found.shape == shape
             assert found.dtype == np.int64
-        assert np.asarray(noise.quantile([0.3, 0.9])).tolist() == [
-            noise.quantile(0.3),
-            noise.quantile(0.9),
-        ]
+        alone = [noise.quantile(0.3), noise.quantile(0.9)]
+        assert np.asarray(noise.quantile([0.3, 0.9])).tolist() == alone
 
 
 def test_the_public_list_of_laws_is_complete() -> None:

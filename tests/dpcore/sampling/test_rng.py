@@ -3,7 +3,6 @@ r"""Tests of `dpcore.sampling.rng`: the documented stream, each word dealt once 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import sys
 import threading
@@ -25,7 +24,6 @@ from dpcore.sampling.rng import Rng, Words, _Keystream
 from tests.dpcore.test_forks import FORK_DRAWS, WIDE
 from tests.support.dpcore.mutants import mutated
 
-VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "seeded.json").read_text())
 BLOCK_WORDS = rng._BLOCK_WORDS
 
 
@@ -56,13 +54,6 @@ def seeded_words(seed: int) -> Iterator[int]:
 def test_a_seeded_stream_is_as_documented(seed: int) -> None:
     wanted = list(islice(seeded_words(seed), BLOCK_WORDS + 10))
     assert SeededRng(seed).words(BLOCK_WORDS + 10).tolist() == wanted
-
-
-@pytest.mark.parametrize("seed", list(VECTORS["words"]))
-def test_a_seeded_stream_is_the_same_on_every_platform(seed: str) -> None:
-    wanted = [int(word, 16) for word in VECTORS["words"][seed]]
-    assert SeededRng(int(seed)).words(len(wanted)).tolist() == wanted
-    assert [SeededRng(int(seed)).bits(64)] == wanted[:1]
 
 
 def test_a_big_endian_machine_reads_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,45 +91,14 @@ def test_no_word_is_used_twice_or_skipped(seed: int, operations: list[tuple[str,
         assert (source.flip() if kind == "flip" else source.bits(size)) == joined >> (-width % 64)
 
 
-def test_a_key_is_changed_after_its_stated_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rng, "_BYTES_PER_KEY", 3 * rng._BLOCK_BYTES)
-    next_key, given_out = numbered_keys()
-    stream = _Keystream(next_key)
-    drawn = stream.take(10 * BLOCK_WORDS).tolist()
-    assert len(given_out) == 4
-    for index, key in enumerate(given_out):
-        mine = drawn[3 * BLOCK_WORDS * index : 3 * BLOCK_WORDS * (index + 1)]
-        assert mine == list(islice(counter_words(key), len(mine)))
-    assert len(set(drawn)) == len(drawn)
-
-
-def numbered_keys() -> tuple[Callable[[], bytes], list[bytes]]:
-    given_out: list[bytes] = []
-
-    def next_key() -> bytes:
-        given_out.append(hashlib.sha256(bytes([len(given_out)])).digest())
-        return given_out[-1]
-
-    return next_key, given_out
-
-
 def test_a_seeded_key_is_changed_as_documented(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rng, "_BYTES_PER_KEY", rng._BLOCK_BYTES)
-    drawn = SeededRng(5).words(2 * BLOCK_WORDS + 3).tolist()
-    wanted = [*islice(counter_words(key_of(5, 0)), BLOCK_WORDS)]
-    wanted += [*islice(counter_words(key_of(5, 1)), BLOCK_WORDS)]
-    wanted += [*islice(counter_words(key_of(5, 2)), 3)]
-    assert drawn == wanted
-
-
-def test_a_stream_that_keeps_its_key_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rng, "_BYTES_PER_KEY", rng._BLOCK_BYTES)
-    mutant = mutated(_Keystream._fill, "self._left < len(piece)", "self._encryptor is None")
-    next_key, given_out = numbered_keys()
-    stream = _Keystream(next_key)
-    target = memoryview(bytearray(3 * rng._BLOCK_BYTES))
-    mutant(stream, target)
-    assert len(given_out) == 1, "the check of the number of keys would see it"
+    monkeypatch.setattr(rng, "_BYTES_PER_KEY", 3 * rng._BLOCK_BYTES)
+    parts = ((0, 3 * BLOCK_WORDS), (1, 3 * BLOCK_WORDS), (2, 3))
+    wanted = [w for key, size in parts for w in islice(counter_words(key_of(5, key)), size)]
+    assert SeededRng(5).words(len(wanted)).tolist() == wanted
+    keeps = mutated(_Keystream._fill, "self._left < len(piece)", "self._encryptor is None")
+    monkeypatch.setattr(_Keystream, "_fill", keeps)
+    assert SeededRng(5).words(len(wanted)).tolist() != wanted
 
 
 def state(stream: _Keystream) -> tuple[list[int], list[int]]:
@@ -156,28 +116,18 @@ TAKES: dict[str, Callable[[_Keystream], Any]] = {
 }
 
 
-def left_behind(stream: _Keystream, take: Callable[[_Keystream], Any]) -> bool:
-    take(stream)
-    dealt, _ = state(stream)
-    return any(dealt)
-
-
 @pytest.mark.parametrize("name", TAKES)
 def test_used_words_are_erased_and_unused_words_stay(name: str) -> None:
     stream = _Keystream(lambda: b"k" * 32)
     stream.word()
     for _ in range(3):
-        assert not left_behind(stream, TAKES[name])
-        _, unseen = state(stream)
+        TAKES[name](stream)
+        used, unseen = state(stream)
+        assert not any(used)
         assert all(unseen), "a zero word has chance 2^-64: an unseen word was erased"
-
-
-def test_a_stream_that_erases_nothing_is_detected() -> None:
-    class Keeps(_Keystream):
-        __slots__ = ()
-
-    Keeps.word = mutated(_Keystream.word, "self._block[position] = 0", "pass")  # type: ignore[method-assign]  # a mutant
-    assert left_behind(Keeps(lambda: b"k" * 32), TAKES["a word"])
+    keeps = mutated(_Keystream.word, "self._block[position] = 0", "pass")
+    keeps(stream)
+    assert any(state(stream)[0])
 
 
 def test_arrays_of_words_belong_to_the_caller() -> None:
@@ -238,7 +188,7 @@ def in_threads(act: Callable[[], list[int]], threads: int = 6) -> list[list[int]
 
 @pytest.mark.parametrize("name", FORK_DRAWS)
 def test_threads_share_no_randomness(name: str) -> None:
-    drawn = in_threads(lambda: [x for _ in range(20) for x in FORK_DRAWS[name]()])
+    drawn = in_threads(lambda: [x for _ in range(5) for x in FORK_DRAWS[name]()])
     every = [x for mine in drawn for x in mine]
     assert len(set(every)) == len(every)
 
@@ -248,13 +198,6 @@ def test_one_seeded_source_is_consistent_among_threads() -> None:
     drawn = in_threads(lambda: [w for _ in range(50) for w in source.words(7).tolist()])
     every = sorted(x for mine in drawn for x in mine)
     assert every == sorted(SeededRng(3).words(len(every)).tolist())
-
-
-def test_an_instance_can_be_used_in_another_thread() -> None:
-    source = SystemRng()
-    mine = source.words(20).tolist()
-    (other,) = in_threads(lambda: source.words(20).tolist(), threads=1)
-    assert not set(mine) & set(other)
 
 
 def test_many_threads_can_build_one_law_at_once() -> None:

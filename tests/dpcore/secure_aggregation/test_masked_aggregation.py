@@ -84,12 +84,7 @@ def test_one_dropout_more_than_planned_is_refused(
 
 @pytest.mark.parametrize(
     ("step", "named"),
-    [
-        (Step.KEYS, "KeyAdvertisement"),
-        (Step.SHARES, "SealedShares"),
-        (Step.INPUT, "MaskedInput"),
-        (Step.UNMASK, "UnmaskReply"),
-    ],
+    [*zip(Step, ("KeyAdvertisement", "SealedShares", "MaskedInput", "UnmaskReply"), strict=True)],
 )
 def test_too_few_users_are_refused_at_the_step_of_their_dropout(step: Step, named: str) -> None:
     parts = MaskedAggregation(users=5, dropouts=1, coordinates=2, modulus=97)
@@ -101,59 +96,37 @@ def test_too_few_users_are_refused_at_the_step_of_their_dropout(step: Step, name
     )
 
 
-MUTANTS: dict[str, tuple[Any, str, str, str]] = {
-    "same sign for both users": (
-        masked_user,
-        "add_pair_masks",
-        "add if own < other else subtract",
-        "add",
-    ),
-    "no self mask": (masked_user, "masked", "add(inputs, self_mask, terms.modulus)", "inputs"),
-    "wrong sign for dropped users": (
-        masked_server,
-        "add_pair_masks",
-        "(add if own < other",
-        "(add if own > other",
-    ),
-    "masks of dropped users kept": (
-        masked_server,
-        "finish",
-        "total = add_pair_masks(total, agreements(private, public), terms, name)",
-        "pass",
-    ),
-    "self masks kept": (
-        masked_server,
-        "finish",
-        "total = subtract(total, own,",
-        "subtract(own, own,",
-    ),
-}
-
-
 FOUR = Neighbourhood(neighbours=4, threshold=3)
+TWO = Neighbourhood(neighbours=2, threshold=2)
+RING = MaskedAggregation(users=7, dropouts=2, coordinates=2, modulus=97, neighbourhood=TWO)
+
+
+MUTANTS: list[tuple[Any, str, str, str]] = [
+    (masked_user, "add_pair_masks", "add if own < other else subtract", "add"),
+    (masked_user, "masked", "add(inputs, self_mask, terms.modulus)", "inputs"),
+    (masked_server, "add_pair_masks", "(add if own < other", "(add if own > other"),
+]
 
 
 @pytest.mark.parametrize("graph", [None, FOUR], ids=["everyone", "neighbours"])
-@pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_of_the_masks_gives_another_sum(
-    name: str, graph: Neighbourhood | None, monkeypatch: pytest.MonkeyPatch
+    graph: Neighbourhood | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module, function, old, new = MUTANTS[name]
     parts = MaskedAggregation(users=7, dropouts=2, coordinates=2, modulus=1000, neighbourhood=graph)
     assert sum_is_right(parts, {"user 2": Step.INPUT}, 5)
-    monkeypatch.setattr(module, function, mutated(getattr(module, function), old, new))
-    assert not sum_is_right(parts, {"user 2": Step.INPUT}, 5)
+    for module, function, old, new in MUTANTS:
+        with monkeypatch.context() as broken:
+            broken.setattr(module, function, mutated(getattr(module, function), old, new))
+            assert not sum_is_right(parts, {"user 2": Step.INPUT}, 5), function
 
 
 @pytest.mark.parametrize("step", Step)
 def test_too_few_neighbours_of_one_user_are_refused_at_that_step(step: Step) -> None:
     # On a ring both neighbours of a user drop out: two are necessary to remove its masks.
-    ring = Neighbourhood(neighbours=2, threshold=2)
-    parts = MaskedAggregation(users=7, dropouts=2, coordinates=2, modulus=97, neighbourhood=ring)
     said, seated = [], 0
     for one, other in combinations(range(7), 2):
         try:
-            assert sum_is_right(parts, {f"user {one}": step, f"user {other}": step}, 5)
+            assert sum_is_right(RING, {f"user {one}": step, f"user {other}": step}, 5)
             seated += 1
         except AggregationRefused as refused:
             said.append(str(refused))
@@ -169,12 +142,10 @@ def test_a_server_that_does_not_count_neighbours_is_detected(
 ) -> None:
     blind = mutated(masked_server._check_enough, "terms.neighbourhood is None", "True")
     monkeypatch.setattr(masked_server, "_check_enough", blind)
-    ring = Neighbourhood(neighbours=2, threshold=2)
-    parts = MaskedAggregation(users=7, dropouts=2, coordinates=2, modulus=97, neighbourhood=ring)
     said = set()
     for other in range(1, 7):
         try:
-            sum_is_right(parts, {"user 0": Step.UNMASK, f"user {other}": Step.UNMASK}, 5)
+            sum_is_right(RING, {"user 0": Step.UNMASK, f"user {other}": Step.UNMASK}, 5)
         except AggregationRefused as refused:
             said.add("do not reconstruct" in refused.reason)
     assert said == {True}  # the commitment fails where the count should have refused
@@ -218,20 +189,23 @@ def lied(liar: str, which: str, about: str, error: int) -> masked_server.Unmaski
     return dataclasses.replace(state, arrived=arrived)  # type: ignore[no-any-return]  # states are kept as Any
 
 
-HALVES = st.sampled_from([("seeds", "ann"), ("seeds", "zoë"), ("keys", "bob")])
+# Ann, Eve and Joe are at 1, 3 and 4: the weight of Ann's share is 2.
+SEED = int.from_bytes(WITHOUT_BOB.after[Step.SHARES]["ann"].seed, "big")
+INVALID = [(value - SEED) * pow(2, -1, PRIME) for value in (PRIME - 1, 2**256)]
 
 
-@given(st.sampled_from(HEARD), HALVES, st.integers(1, PRIME - 1))
+@given(
+    st.sampled_from(HEARD),
+    st.sampled_from([("seeds", "ann"), ("seeds", "zoë"), ("keys", "bob")]),
+    st.integers(1, PRIME - 1),
+)
 def test_a_wrong_share_gives_no_sum(liar: str, half: tuple[str, str], error: int) -> None:
     with pytest.raises(AggregationRefused, match="do not reconstruct"):
         masked_server.finish(lied(liar, *half, error))
 
 
-@pytest.mark.parametrize("value", [PRIME - 1, 2**256])
-def test_an_invalid_secret_gives_no_sum(value: int) -> None:
-    # Ann, Eve and Joe are at 1, 3 and 4: the weight of Ann's share is 2.
-    seed = int.from_bytes(WITHOUT_BOB.after[Step.SHARES]["ann"].seed, "big")
-    error = (value - seed) * pow(2, -1, PRIME)
+@pytest.mark.parametrize("error", INVALID)
+def test_an_invalid_secret_gives_no_sum(error: int) -> None:
     with pytest.raises(AggregationRefused, match="do not reconstruct a secret of 'ann'"):
         masked_server.finish(lied("ann", "seeds", "ann", error))
 
@@ -241,13 +215,10 @@ def test_a_seeded_round_is_reproducible_and_a_private_one_is_not() -> None:
     assert one.sent == two.sent
     assert one.given == two.given
     assert one.sent != rehearse(seed=5).sent
+    other = rehearse(seed=4, name="another")
+    assert one.sent[Step.INPUT]["ann"][-64:] != other.sent[Step.INPUT]["ann"][-64:]
     parts = MaskedAggregation(users=2, dropouts=0, coordinates=1, modulus=10)
     assert parts.total({"a": [3], "b": [9]}).sum.tolist() == [2]
-
-
-def test_another_round_with_the_same_seed_has_other_masks() -> None:
-    one, two = rehearse(seed=4), rehearse(seed=4, name="another")
-    assert one.sent[Step.INPUT]["ann"][-64:] != two.sent[Step.INPUT]["ann"][-64:]
 
 
 PARTS = MaskedAggregation(users=2, dropouts=0, coordinates=2, modulus=10)
@@ -260,7 +231,7 @@ PARTS = MaskedAggregation(users=2, dropouts=0, coordinates=2, modulus=10)
         ("identity", {"a": [1, 2], "": [1, 2]}, {}),
         ("values", {"a": [1, 2], "b": [1]}, {}),
         ("values", {"a": [1, 2], "b": [1, [2]]}, {}),
-        ("values", {"a": [1, 2], "b": [1, 10]}, {}),
+        ("values", {"a": [1, 2], "b": [1, 7_654_321]}, {}),
         ("values", {"a": [1, 2], "b": [1.0, 1.0]}, {}),
         ("values", {"a": [1, 2], "b": np.array([2**64 - 1, 1], dtype=np.uint64)}, {}),
         ("vanish", {"a": [1, 2], "b": [1, 2]}, {"c": Step.KEYS}),
@@ -274,9 +245,4 @@ def test_invalid_input_is_refused_before_any_draw(
     with pytest.raises(InvalidParameter) as refused:
         PARTS.total(messages, vanish, rng=NeverAsked())
     assert refused.value.argument == argument
-
-
-def test_a_refusal_does_not_contain_an_input() -> None:
-    with pytest.raises(InvalidParameter) as refused:
-        PARTS.total({"a": [1, 2], "b": [7_654_321, 1]})
-    assert "654" not in str(refused.value)
+    assert "654" not in str(refused.value)  # no input is in the error

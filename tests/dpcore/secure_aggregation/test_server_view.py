@@ -94,15 +94,6 @@ def test_after_unmasking_inputs_are_uniform_given_their_sum(
     assert p_value([without_self_masks(bare)[n] for n in NAMES[:2]]) < alpha / 3
 
 
-def test_inputs_are_uniform_given_their_sum_after_a_dropout() -> None:
-    alpha = buy_alpha("masked aggregation: view with a dropout", "1e-9")
-    play = played({"bob": Step.INPUT}, 13)
-    rows = {n: without_pair_masks(play, n, y, "bob") for n, y in without_self_masks(play).items()}
-    assert set((rows["ann"] + rows["eve"]) % M) == {0}
-    assert p_value([rows["ann"]]) > alpha / 2
-    assert p_value([rows["eve"]]) > alpha / 2
-
-
 def without_pair_masks(play: Rehearsal, name: str, row: Integers, other: str) -> Integers:
     r"""Return a row of ``name`` minus the mask it shares with ``other``, from ``other``'s key."""
     private = play.after[Step.SHARES][other].masking.private

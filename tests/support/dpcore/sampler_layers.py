@@ -254,8 +254,7 @@ class Layer:
     r"""A function of the samplers, with the settings of its enumeration.
 
     ``how`` are the keywords of ``unroll``, which leaves at most ``leftover`` open; ``short`` are
-    stubs that end sooner, for two rounds; ``broken`` is the case in which mutants are detected, and
-    ``harmless`` edits keep the law.
+    stubs that end sooner, for two rounds; ``broken`` is the case in which mutants are detected.
     """
 
     name: str
@@ -269,7 +268,6 @@ class Layer:
     leftover: Fraction = TINY
     mutants: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     broken: Any = None
-    harmless: Mapping[str, tuple[str, str, Any]] = field(default_factory=dict)
     afresh: tuple[Any, ...] = ()
     short: Mapping[str, Any] = field(default_factory=dict)
     by_day: int = 2
@@ -278,12 +276,3 @@ class Layer:
     def law(self, code: Callable[..., Any], case: Any) -> Law:
         r"""Return the law that the code draws."""
         return unroll(lambda rng: self.run(code, rng, case), **self.how)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Coin(Layer):
-    r"""A coin that shows heads with probability e^-case."""
-
-    run: Callable[[Callable[..., Any], Forking, Any], Any] = call
-    mass: Callable[[Any], Mass] = decay
-    values: Callable[[Any], Iterable[Any]] = both
