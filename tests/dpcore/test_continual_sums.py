@@ -6,7 +6,7 @@ import copy
 import itertools
 import pickle
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -19,15 +19,13 @@ from dpcore import (
     InvalidParameter,
     Poisson,
     Relation,
-    Rng,
     Scope,
-    SeededRng,
     Unrepresentable,
 )
 from dpcore.continual_sums import ContinualSum, DoublingSum, SquareRootSum, TreeSum, column, rounded
-from dpcore.sampling.rng import Words
 from tests.dpcore.test_forks import in_child
 from tests.support.dpcore.running_sums import BareLevelTree, RedrawnTree, alignment, replayed
+from tests.support.dpcore.scripted_rng import Acting
 
 LAPLACE = DiscreteLaplace(scale=3)
 KINDS: tuple[type[ContinualSum], ...] = (TreeSum, DoublingSum, SquareRootSum)
@@ -165,26 +163,9 @@ def test_rounding_is_exact_even_at_ties_and_from_one_bit(horizon: int, grid: int
     assert exactly_rounded([7], 1, 16) == 7
 
 
-class Scripted(Rng):
-    """Calls ``before`` at each request, then returns seeded bits."""
-
-    def __init__(self, before: Callable[[], object]) -> None:
-        self.before, self.source, self.asked = before, SeededRng(1), 0
-
-    def bits(self, count: int) -> int:
-        self.asked += 1
-        self.before()
-        return self.source.bits(count)
-
-    def words(self, count: int) -> Words:
-        self.asked += 1
-        self.before()
-        return self.source.words(count)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_bad_item_is_refused_before_anything_is_drawn(kind: type[ContinualSum]) -> None:
-    rng = Scripted(lambda: None)
+    rng = Acting(lambda: None)
     stream = kind(horizon=2, noise=LAPLACE).start(rng=rng)
     stream.add(1)
     before, asked = stream.total, rng.asked
@@ -204,7 +185,7 @@ def test_a_refused_draw_keeps_the_stream_and_another_error_ends_it() -> None:
         if errors:
             raise errors.pop(0)
 
-    stream = TreeSum(horizon=2, noise=LAPLACE).start(rng=Scripted(fail))
+    stream = TreeSum(horizon=2, noise=LAPLACE).start(rng=Acting(fail))
     with pytest.raises(Unrepresentable):
         stream.add(1)
     with pytest.raises(OSError, match="no entropy"):
@@ -223,7 +204,7 @@ def test_a_reentrant_call_during_a_draw_is_refused() -> None:
         except InvalidParameter as error:
             found.append(error)
 
-    stream = TreeSum(horizon=3, noise=LAPLACE).start(rng=Scripted(again))
+    stream = TreeSum(horizon=3, noise=LAPLACE).start(rng=Acting(again))
     assert stream.add(1).items == 1
     assert found
     assert "another item is being added" in str(found[0])
@@ -234,7 +215,7 @@ def test_a_stream_discarded_during_an_item_is_not_restored() -> None:
     def forget() -> None:
         stream.forget()
 
-    stream = TreeSum(horizon=3, noise=LAPLACE).start(rng=Scripted(forget))
+    stream = TreeSum(horizon=3, noise=LAPLACE).start(rng=Acting(forget))
     for _ in range(2):
         with pytest.raises(InvalidParameter, match="fork"):
             stream.add(1)

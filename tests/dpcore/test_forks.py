@@ -204,28 +204,21 @@ def test_a_forget_function_that_raises_is_called_again_at_the_next_draw() -> Non
 
 def drawn_across_a_fork(act: Callable[[Reservoir, Draw], list[int]], fork: Fork) -> set[int]:
     r"""Return common values of a parent and a child forked during the draw of a reservoir."""
-    reader, writer = os.pipe()
-    forked: list[int] = []
+    values: list[int] = []
 
-    def draw(count: int) -> Integers:
-        words = SystemRng().words(count).view(np.int64)
-        if not forked:  # as by a signal handler that interrupts the draw
-            forked.append(fork())
-        return words
+    def fork_within_a_draw() -> int:
+        forked: list[int] = []
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        values = act(Reservoir(), draw)
-    if forked[0] == 0:
-        try:
-            os.write(writer, json.dumps(values).encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as answer:
-        child = json.loads(answer.read())
-    os.waitpid(forked[0], 0)
-    return set(values) & set(child)
+        def draw(count: int) -> Integers:
+            words = SystemRng().words(count).view(np.int64)
+            if not forked:  # as by a signal handler that interrupts the draw
+                forked.append(fork())
+            return words
+
+        values.extend(act(Reservoir(), draw))
+        return forked[0]
+
+    return set(in_child(lambda: values, fork=fork_within_a_draw)) & set(values)
 
 
 REFILLS: dict[str, Callable[[Reservoir, Draw], list[int]]] = {

@@ -42,22 +42,14 @@ bits = st.sampled_from([2, 20, 53, 100])
 
 
 @given(coins, st.integers(-10, 10), lines, gaps, bits)
-def test_a_mass_is_enclosed_for_any_contour(
-    given_coins: list[Any], k: int, line: Fraction, gap: Fraction, prec: int
-) -> None:
-    law = Coins(coins=tuple(given_coins), lean=lambda _: line)
-    with precision(prec):
-        truth = law.masses().get(k, Fraction(0))
-        assert holds(contour.mass(law, k), truth)
-        assert holds(contour._contour(law, k, line, gap, tail=False), truth)
-
-
-@given(coins, st.integers(-10, 10), lines, gaps, bits)
-def test_a_tail_is_enclosed_for_any_contour(
+def test_masses_and_tails_are_enclosed_for_any_contour(
     given_coins: list[Any], t: int, line: Fraction, gap: Fraction, prec: int
 ) -> None:
     law = Coins(coins=tuple(given_coins), lean=lambda _: line)
+    mass = law.masses().get(t, Fraction(0))
     with precision(prec):
+        assert holds(contour.mass(law, t), mass)
+        assert holds(contour._contour(law, t, line, gap, tail=False), mass)
         if t > law.mean:
             assert holds(contour.upper_tail(law, t), law.above(t))
         if t < law.mean:

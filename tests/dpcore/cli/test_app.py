@@ -200,14 +200,6 @@ def test_a_computation_is_stopped_only_beyond_its_time_limit() -> None:
     assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
 
 
-def test_a_command_has_a_default_time_limit(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["--noise", "polya-difference:shape=0.9", "--rounds", "100000", "--epsilon", "0.01"]
-    answer = typed(capsys, "budget", "calibrate", *asked, "--delta", "1e-12", "--within", "1")
-    assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith("error: no answer within 1 s of processor time")
-    assert answer.err.count("\n") == 1
-
-
 def test_draws_have_no_default_time_limit(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,7 +69,6 @@ def test_a_wrong_parameter_name_is_refused(noise: Noise, monkeypatch: pytest.Mon
     [
         (dpcore.DiscreteGaussian, {"sigma": 20}, r"sigma = 20: .* needs sigma_squared= \(sigma"),
         (dpcore.Skellam, {"std": 3}, r"std = 3: Skellam needs variance= \(std"),
-        (dpcore.DiscreteLaplace, {"b": 1}, "b = 1: DiscreteLaplace needs scale=$"),
         (Gaussian, {"sigma_squared": 4}, "sigma_squared = 4: Gaussian needs sigma=$"),
     ],
 )

@@ -140,7 +140,6 @@ def test_the_sampler_of_a_report_has_its_exact_law(
         (RandomisedResponse, "self.own, len", "self.own - Fraction(1, GRID), len"),
         (UnaryEncoding, "flip(self.own", "flip(self.other"),
         (SubsetSelection, "found[starts + (k - 1)] = found[own]", "pass"),
-        (LocalHashing, "_another(symbols[lies]", "_another(0 * symbols[lies]"),
         (HadamardResponse, "odd == flip", "odd != flip"),
     ],
     ids=lambda part: getattr(part, "__name__", part),

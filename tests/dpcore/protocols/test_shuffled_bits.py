@@ -197,7 +197,6 @@ def test_a_message_has_its_stated_law(x: int) -> None:
     ("old", "new"),
     [
         ("rng.below(self.width + 1)", "rng.below(self.width)"),  # the last number is never a cover
-        ("self.reach + steps", "steps"),
         ("np.flatnonzero(covered)", "np.flatnonzero(np.abs(noise) > self.reach)"),
     ],
 )

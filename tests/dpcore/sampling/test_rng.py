@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from dpcore import DiscreteGaussian, SeededRng, SystemRng
 from dpcore.noise import batch_of
 from dpcore.sampling import rng
-from dpcore.sampling.rng import Rng, Words, _Keystream
+from dpcore.sampling.rng import _Keystream
 from tests.dpcore.test_forks import FORK_DRAWS, WIDE
 from tests.support.dpcore.mutants import mutated
 
@@ -146,27 +146,6 @@ def test_forget_erases_the_key_and_all_words() -> None:
     stream.forget()
     assert state(stream) == ([0] * BLOCK_WORDS, [])
     assert stream._encryptor is None
-
-
-def test_a_source_of_randomness_implements_two_methods() -> None:
-    class Counter(Rng):
-        __slots__ = ("dealt",)
-
-        def __init__(self) -> None:
-            self.dealt = -1
-
-        def bits(self, count: int) -> int:
-            self.dealt += 1
-            return self.dealt % (1 << count)
-
-        def words(self, count: int) -> Words:
-            return np.zeros(count, dtype=np.uint64)
-
-    source = Counter()
-    assert [source.flip() for _ in range(4)] == [0, 1, 0, 1]
-    assert [source.below(3) for _ in range(4)] == [0, 1, 2, 0]
-    with pytest.raises(TypeError):
-        Rng()  # type: ignore[abstract]  # deliberately of the wrong type
 
 
 def in_threads(act: Callable[[], list[int]], threads: int = 6) -> list[list[int]]:

@@ -7,19 +7,21 @@ import copy
 import os
 import pickle
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dpcore.errors import DpcoreError
-from dpcore.sampling.rng import Rng, SeededRng, Words
+from dpcore.sampling.rng import Rng, SeededRng
 from dpcore.secure_aggregation import server as masked_server
 from dpcore.secure_aggregation import user as masked_user
 from dpcore.secure_aggregation.masked_aggregation import AggregationServer, Device, Step, _SingleUse
 from dpcore.secure_aggregation.messages import AggregationRefused
 from tests.dpcore.test_forks import Fork, in_child, native_fork
 from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.scripted_rng import Acting
 from tests.support.secure_aggregation.recorded_round import (
     over_each_graph,
     plain_sum,
@@ -36,7 +38,6 @@ CLOSERS = ("close_keys", "close_shares", "close_inputs", "finish")
 over_graph = over_each_graph(
     __name__,
     ANN=lambda graph: rehearsed(graph).users[Step.KEYS]["ann"],
-    GIVEN=lambda graph: rehearsed(graph).given[Step.UNMASK]["ann"],
 )
 
 
@@ -110,30 +111,13 @@ def test_a_refused_message_may_be_followed_by_the_right_one(
     assert not survives_refusals(step)
 
 
-class Breaks(Rng):
-    r"""Fails in the middle of a step, or first performs an action there."""
-
-    __slots__ = ("act",)
-
-    def __init__(self, act: Callable[[], object]) -> None:
-        self.act = act
-
-    def bits(self, count: int) -> int:
-        self.act()
-        return SeededRng(7).bits(count)
-
-    def words(self, count: int) -> Words:
-        self.act()
-        return SeededRng(7).words(count)
-
-
 def interrupted() -> None:
     raise KeyboardInterrupt
 
 
 def test_an_interrupted_step_is_not_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers_after(step: Step) -> bool:
-        ann = Ann(step, Breaks(interrupted))
+        ann = Ann(step, Acting(interrupted))
         with pytest.raises(KeyboardInterrupt):
             ann.ask(step)
         ann.rng = SeededRng(99)
@@ -154,7 +138,7 @@ def test_a_state_discarded_within_a_step_is_not_restored(
 ) -> None:
     def kept() -> bool:
         ann = Ann(Step.SHARES)
-        ann.rng = Breaks(ann.device.forget)
+        ann.rng = Acting(ann.device.forget)
         refused = refusal(ann.ask, Step.SHARES)
         assert refused is None or refused.reason.startswith("has no state")
         return refused is None or ann.device.due != ""
@@ -173,7 +157,7 @@ def answers_within(step: Step) -> list[bytes]:
         ann.rng = SeededRng(5)
         refusal(lambda: sent.append(ann.ask(step)))
 
-    ann.rng = Breaks(again)
+    ann.rng = Acting(again)
     sent.append(ann.ask(step))
     return sent
 
@@ -185,12 +169,24 @@ def test_a_step_within_a_step_is_refused(step: Step, monkeypatch: pytest.MonkeyP
     assert len(answers_within(step)) > 1
 
 
-def race(
-    monkeypatch: pytest.MonkeyPatch, data: list[bytes], lock: Any = None
-) -> tuple[list[bytes], list[str]]:
-    r"""Start threads that request step 4 at the same time; each waits within it for the others."""
-    meet, start = threading.Barrier(len(data)), threading.Barrier(len(data))
-    plain = masked_user.unmask
+def at_once(act: Callable[[bytes], object], messages: Iterable[bytes]) -> None:
+    r"""Call ``act`` with each message in a thread of its own, all at the same time."""
+    every = [*messages]
+    start = threading.Barrier(len(every))
+
+    def begin(message: bytes) -> None:
+        start.wait(10)
+        act(message)
+
+    threads = [threading.Thread(target=begin, args=(message,)) for message in every]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+
+
+def test_only_one_of_several_racing_threads_takes_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    meet, plain = threading.Barrier(2), masked_user.unmask
 
     def slowly(state: Any, received: bytes) -> Any:
         with contextlib.suppress(threading.BrokenBarrierError):  # no other thread is admitted
@@ -198,32 +194,15 @@ def race(
         return plain(state, received)
 
     monkeypatch.setattr(masked_user, "unmask", slowly)
-    ann = Ann(Step.UNMASK)
-    ann.device._lock = lock or ann.device._lock
-    sent: list[bytes] = []
-    refused: list[str] = []
+    ann, sent, refused = Ann(Step.UNMASK), [], []
 
     def ask(received: bytes) -> None:
-        start.wait(10)
         try:
             sent.append(ann.ask(Step.UNMASK, received))
         except AggregationRefused as error:
             refused.append(error.reason)
 
-    threads = [threading.Thread(target=ask, args=(received,)) for received in data]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    monkeypatch.setattr(masked_user, "unmask", plain)
-    return sent, refused
-
-
-GIVEN = PLAY.given[Step.UNMASK]["ann"]
-
-
-def test_only_one_of_several_racing_threads_takes_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent, refused = race(monkeypatch, [GIVEN, GIVEN])
+    at_once(ask, [PLAY.given[Step.UNMASK]["ann"]] * 2)
     assert sent == [PLAY.sent[Step.UNMASK]["ann"]]
     assert refused == ["was taken already"]
 
@@ -328,16 +307,8 @@ def test_a_step_with_too_few_messages_stays_open() -> None:
     assert desk.close_keys() == PLAY.given[Step.SHARES]
 
 
-class Unheld:
-    def here(self) -> Unheld:
-        return self
-
-    def __enter__(self) -> None: ...
-    def __exit__(self, *_: object) -> None: ...
-
-
 def test_no_message_of_concurrent_threads_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, arrived = masked_server.receive, threading.Barrier(len(PLAY.sent[Step.KEYS]))
+    plain = masked_server.receive
 
     def slowly(state: Any, data: bytes) -> Any:
         after = plain(state, data)
@@ -349,17 +320,8 @@ def test_no_message_of_concurrent_threads_is_lost(monkeypatch: pytest.MonkeyPatc
     def brought(lock: Any = None) -> int:
         desk = AggregationServer(PLAY.server[Step.KEYS])
         desk._lock = lock or desk._lock
-
-        def bring(message: bytes) -> None:
-            arrived.wait(10)
-            refusal(desk.receive, message)
-
-        threads = [threading.Thread(target=bring, args=(m,)) for m in PLAY.sent[Step.KEYS].values()]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(20)
+        at_once(lambda message: refusal(desk.receive, message), PLAY.sent[Step.KEYS].values())
         return len(desk._state.arrived)
 
     assert brought() == len(PLAY.inputs)
-    assert brought(Unheld()) < len(PLAY.inputs)
+    assert brought(SimpleNamespace(here=contextlib.nullcontext)) < len(PLAY.inputs)

@@ -122,14 +122,6 @@ def test_a_late_input_stays_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (late_input(14) == INPUTS["bob"]).all()
 
 
-def test_inputs_on_a_ring_are_uniform_given_their_sum() -> None:
-    alpha = buy_alpha("masked aggregation: view of a ring", "1e-9")
-    rows = without_self_masks(played({}, 15, FOUR, RING))
-    assert set(np.sum([*rows.values()], axis=0) % M) == {2}
-    for left_out in FOUR:
-        assert p_value([rows[n] for n in FOUR if n != left_out]) > alpha / 4
-
-
 RING = Neighbourhood(neighbours=2, threshold=2)
 FOUR = {**INPUTS, "joe": np.full(COUNT, 2)}
 
