@@ -59,7 +59,7 @@ def moved(setting: ContinualSum, seed: int = 1) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("horizon", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("horizon", [1, 2, 3, 5])
 def test_the_sensitivity_agrees_with_a_replay_of_all_neighbours(
     kind: type[ContinualSum], horizon: int
 ) -> None:
@@ -127,16 +127,15 @@ def test_the_error_agrees_with_the_response_to_each_draw(kind: type[ContinualSum
 
 def test_the_coefficients_agree_with_the_matrices() -> None:
     setting = SquareRootSum(horizon=50, noise=DiscreteGaussian(sigma_squared=10**6))
-    C = sum(c * np.eye(50, k=-k) for k, c in enumerate(setting.moves))
-    B = np.tril(np.ones((50, 50))) @ np.linalg.inv(C)
-    for taken in (1, 2, 17, 50):
-        expected = 1000 * float(np.sqrt((B[taken - 1] ** 2).sum()))
-        found = setting.mean_squared_error(taken)
-        assert float(found.lower) ** 0.5 <= expected <= float(found.upper) ** 0.5
     root = [1.0]
     for k in range(49):
         root.append(root[-1] * (2 * k + 1) / (2 * k + 2))
     assert np.abs(np.array(setting.moves) / setting.grid - root).max() <= 1 / setting.grid
+    C = sum(c * np.eye(50, k=-k) for k, c in enumerate(setting.moves))
+    B = np.tril(np.ones((50, 50))) @ np.linalg.inv(C)
+    expected = 1000 * float(np.sqrt((B[49] ** 2).sum()))
+    found = setting.mean_squared_error(50)
+    assert float(found.lower) ** 0.5 <= expected <= float(found.upper) ** 0.5
     assert column(600, 16)[-1] == 1  # never 0: each draw hides an item
 
 

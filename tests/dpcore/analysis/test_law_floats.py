@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 from dpcore import DiscreteGaussian, DiscreteLaplace, Noise
-from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import FLOAT_ERROR
 from tests.day_and_nightly import by_day
@@ -97,16 +96,10 @@ ANY: dict[str, st.SearchStrategy[Noise]] = {
     "Laplace": octaves(-19, 45).map(lambda s: DiscreteLaplace(scale=s)),
     "Gaussian": octaves(-39, 91).map(lambda v: DiscreteGaussian(sigma_squared=v)),
     "Skellam": octaves(-29, 14).map(lambda v: Skellam(variance=v)),
-    "sum": st.builds(
-        lambda n, v: DiscreteGaussianSum(count=n, sigma_squared=v.limit_denominator(1000)),
-        st.integers(1, 40),
-        octaves(-2, 6),
-    ),
 }
-SLOW = pytest.param("sum", marks=pytest.mark.nightly)
 
 
-@pytest.mark.parametrize("law", ["Laplace", "Gaussian", "Skellam", SLOW])
+@pytest.mark.parametrize("law", ANY)
 @given(st.data(), st.floats(0, 760), st.sampled_from([1, -1]), st.sampled_from(FUNCTIONS))
 def test_floats_at_random_parameters_are_within_their_error(
     law: str, data: st.DataObject, nats: float, sign: int, function: str

@@ -240,8 +240,8 @@ def test_one_share_more_or_less_is_detected(law: str) -> None:
     assert checked >= 2, "no share of this law was added up"
 
 
-@pytest.mark.parametrize("v", ["1/100", "1/4", "1", "15.99", "16", "100"])
-@pytest.mark.parametrize("order", ["-2", "0", "1/10", "1", "7/2", "20"])
+@pytest.mark.parametrize("v", ["1/100", "1/4", "15.99", "16"])
+@pytest.mark.parametrize("order", ["-2", "0", "7/2", "20"])
 def test_log_moments_agree_with_mpmath(v: str, order: str) -> None:
     variance, c = Fraction(v), Fraction(order)
     with mpmath_precision.digits(60):

@@ -83,8 +83,6 @@ READ: list[tuple[Any, str]] = [
     (0.1, "1/10"),
     (np.float64(0.1), "1/10"),
     (np.float32(0.1), "1/10"),
-    (np.float16(0.1), "1/10"),
-    (np.float32(1e10), "10000000000"),
     (np.float32(3), "3"),
     (5e-324, "5e-324"),
     (1.7976931348623157e308, "17976931348623157e292"),
@@ -97,7 +95,6 @@ READ: list[tuple[Any, str]] = [
     (" 1/3 ", "1/3"),
     ("1e-6", "1/1000000"),
     ("+2.5E1", "25"),
-    (Fraction(7, 3), "7/3"),
 ]
 
 
@@ -264,17 +261,12 @@ def test_a_field_accepts_any_rational_and_stores_a_fraction() -> None:
     assert {type(one.price), type(one.tax)} == {Fraction}
     assert one == Priced(price=0.5, tax=Fraction(1, 4)) == pickle.loads(pickle.dumps(one))  # noqa: S301 - made here
     assert hash(one) == hash(replace(one, price=Decimal("0.50")))
-    assert replace(one, tax=1).tax == 1
-
-
-def test_a_field_without_a_default_is_required_and_cannot_be_changed() -> None:
     with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'price'"):
         Priced()
     with pytest.raises(FrozenInstanceError):
-        Priced(price=1).price = 2  # type: ignore[misc]  # deliberately of the wrong type
+        one.price = 2  # type: ignore[misc]  # deliberately of the wrong type
     with pytest.raises(InvalidParameter, match=r"price = 0: must be > 0: nothing is free"):
         Priced(price=0)
-    with pytest.raises(InvalidParameter, match=r"tax = nan"):
-        Priced(price=1, tax=float("nan"))
-    with pytest.raises(InvalidParameter, match=r"tax = 2: must lie in \[0, 1\]: a part of"):
-        Priced(price=1, tax=2)
+    for tax, said in ((math.nan, "tax = nan"), (2, r"tax = 2: must lie in \[0, 1\]: a part of")):
+        with pytest.raises(InvalidParameter, match=said):
+            Priced(price=1, tax=tax)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dpcore.errors import InvalidParameter
@@ -18,7 +18,6 @@ ENDS = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(ENDS, st.integers(1, 12))
 @example(1.23456, 4)  # the nearest decimals of these are on the wrong side
 @example(0.0012344, 3)

@@ -289,6 +289,6 @@ def test_an_exact_tie_meets_the_target() -> None:
     ids=repr,
 )
 def test_dropouts_do_not_increase_the_tail(share: Noise) -> None:
-    for t in (0, 1, 2, 15):
+    for t in (0, 15):
         tails = [summed(share, honest).enclose_tail(t) for honest in range(1, 9)]
         assert all(a.upper <= b.lower for a, b in pairwise(tails))

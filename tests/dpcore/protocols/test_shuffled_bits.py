@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
 
 from dpcore import DiscreteLaplace, SeededRng, Sensitivity
 from dpcore.laws.poisson_and_binomial import Binomial
@@ -28,6 +27,7 @@ from dpcore.protocols.shuffled_bits import (
 from dpcore.sampling.rng import permutation
 from tests.alpha_budget import buy_alpha
 from tests.support.accounting.shuffled_views import message_laws
+from tests.support.dpcore.cells import least_p
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import names, refusal
 from tests.support.dpcore.scripted_rng import Dealt, NeverAsked
@@ -126,18 +126,16 @@ def test_estimates_are_unbiased_with_dropouts() -> None:
 
 def test_the_bits_have_the_law_of_their_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     alpha = buy_alpha("binary shuffle: ones of three users", "1e-9")
-    from scipy.stats import binom, binomtest  # imported here: only this test needs it
 
-    def least_p() -> float:
-        rng, runs = SeededRng(21), 1500
-        found = Counter(int(BINARY.randomize([1, 0, 1], rng=rng).bits.sum()) for _ in range(runs))
-        cells = [binomtest(found[k + 2], runs, binom.pmf(k, 6, 0.5)).pvalue for k in range(7)]
-        return float(min(cells)) * 7
+    def p_value() -> float:
+        rng = SeededRng(21)
+        ones = [int(BINARY.randomize([1, 0, 1], rng=rng).bits.sum()) for _ in range(1000)]
+        return least_p(ones, {k + 2: math.comb(6, k) / 64 for k in range(7)})
 
-    assert least_p() > alpha
+    assert p_value() > alpha
     # The mutant: each user adds one more noise bit.
     monkeypatch.setattr(BitSum, "_ones", mutated(BitSum._ones, "trials=self", "trials=1 + self"))
-    assert least_p() < alpha
+    assert p_value() < alpha
 
 
 def test_an_analysis_decodes_the_bits() -> None:
@@ -152,24 +150,9 @@ def test_an_analysis_decodes_the_bits() -> None:
     assert single == 4 - 2
 
 
-DRAWS = 60_000
+DRAWS = 20_000
 ALPHA = "1e-10"
-RUNS = 1200
-
-
-def p_value(drawn: Any, law: dict[int, float]) -> float:
-    r"""Pearson's test of draws against a law, with cells of fewer than ten merged."""
-    counts, total = Counter(np.asarray(drawn).tolist()), len(drawn)
-    if not set(counts) <= set(law):
-        return 0.0
-    cells = [(counts[k], total * mass) for k, mass in law.items()]
-    cells.sort(key=lambda cell: cell[1])
-    rare = [cell for cell in cells if cell[1] < 10]
-    kept = [cell for cell in cells if cell[1] >= 10]
-    if rare:
-        kept.append((sum(c for c, _ in rare), sum(e for _, e in rare)))
-    square = sum((c - e) ** 2 / e for c, e in kept)
-    return float(chi2.sf(square, len(kept) - 1))
+RUNS = 2000
 
 
 def of_one(protocol: PureShuffle, x: int) -> dict[int, float]:
@@ -189,8 +172,8 @@ def test_a_message_has_its_stated_law(x: int) -> None:
     alpha = buy_alpha(f"a message of a pure shuffle, x = {x}", ALPHA)
     many = PureShuffle(users=DRAWS, precision=2, reach=3, cover="1/8", share=SHARE)
     drawn = many.values([x / 2] * DRAWS, rng=SeededRng(11 + x))
-    assert p_value(drawn, of_one(SMALL, x)) > alpha
-    assert p_value(drawn, of_one(SMALL, (x + 1) % 3)) < alpha
+    assert least_p(drawn, of_one(SMALL, x)) > alpha
+    assert least_p(drawn, of_one(SMALL, (x + 1) % 3)) < alpha
 
 
 @pytest.mark.parametrize(
@@ -204,7 +187,7 @@ def test_a_mutant_message_is_refuted(old: str, new: str) -> None:
     alpha = buy_alpha(f"a mutant message of a pure shuffle: {new}", ALPHA)
     many = PureShuffle(users=DRAWS, precision=2, reach=3, cover="1/8", share=SHARE)
     drawn = mutated(PureShuffle.values, old, new)(many, [0] * DRAWS, rng=SeededRng(3))
-    assert p_value(drawn, of_one(SMALL, 0)) < alpha
+    assert least_p(drawn, of_one(SMALL, 0)) < alpha
 
 
 def test_bits_drawn_at_once_have_the_law_of_the_messages() -> None:
@@ -214,9 +197,9 @@ def test_bits_drawn_at_once_have_the_law_of_the_messages() -> None:
     def drawn(draw: Any) -> list[int]:
         return [draw(BITS, 2, 3, rng=rng) for _ in range(RUNS)]
 
-    assert p_value(drawn(PureShuffle.ones_of_bits), law) > alpha
+    assert least_p(drawn(PureShuffle.ones_of_bits), law) > alpha
     for old, new in ((" - held", ""), ("noise[covered == 0]", "noise")):
-        assert p_value(drawn(mutated(PureShuffle.ones_of_bits, old, new)), law) < alpha
+        assert least_p(drawn(mutated(PureShuffle.ones_of_bits, old, new)), law) < alpha
 
 
 def test_shuffled_messages_give_the_sum() -> None:

@@ -68,8 +68,8 @@ def wrong_steps(noise: Law, batch: Centred) -> list[str]:
     r"""Return the disagreements of the staircase and its squeezes with mpmath."""
     found = []
     every = edges(batch)
-    # By day every fifth step of the small law, nightly every step; every 23rd of the others.
-    picked = range(1, len(every), 23 // effort(4, 23) if noise is SMALL else 23)
+    # By day every eleventh step of the small law, nightly every step; every 23rd of the others.
+    picked = range(1, len(every), 23 // effort(2, 23) if noise is SMALL else 23)
     middle = batch._reach + 1
     with mpmath_precision.digits(50):
         for cell in sorted({*picked, 1, 2, middle - 1, middle, middle + 1, len(every) - 1}):

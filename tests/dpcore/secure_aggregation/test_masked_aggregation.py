@@ -16,7 +16,7 @@ from dpcore.sampling.rng import SeededRng
 from dpcore.secure_aggregation import server as masked_server
 from dpcore.secure_aggregation import user as masked_user
 from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation, Step
-from dpcore.secure_aggregation.messages import AggregationRefused, UnmaskReply
+from dpcore.secure_aggregation.messages import AggregationRefused
 from dpcore.secure_aggregation.round_parameters import Neighbourhood
 from dpcore.secure_aggregation.shamir import PRIME
 from tests.support.dpcore.mutants import mutated
@@ -149,29 +149,6 @@ def test_a_server_that_does_not_count_neighbours_is_detected(
         except AggregationRefused as refused:
             said.add("do not reconstruct" in refused.reason)
     assert said == {True}  # the commitment fails where the count should have refused
-
-
-@pytest.mark.parametrize("colluding", [("bob", "eve"), ("bob",)])
-def test_a_refused_round_may_have_revealed_its_sum_to_colluding_users(
-    colluding: tuple[str, ...],
-) -> None:
-    # One honest reply arrived, three are necessary: no result. Two colluding users hold the rest.
-    play = rehearse(dropouts=2)
-    few = masked_server.receive(play.server[Step.UNMASK], play.sent[Step.UNMASK]["ann"])
-    with pytest.raises(AggregationRefused, match="remain, but 3 are needed"):
-        masked_server.finish(few)
-    held = {name: play.users[Step.UNMASK][name].shares for name in colluding}
-    pooled = {
-        name: UnmaskReply(seeds={other: shares[other].seed for other in few.inputs}, keys={})
-        for name, shares in held.items()
-    }
-    together = dataclasses.replace(few, arrived={**few.arrived, **pooled})
-    if len(colluding) == 2:
-        total = masked_server.finish(together)
-        assert total.sum.tolist() == plain_sum(play.inputs, total.participants, 1000)
-    else:
-        with pytest.raises(AggregationRefused, match="remain, but 3 are needed"):
-            masked_server.finish(together)
 
 
 WITHOUT_BOB = rehearse(dropouts=2, vanish={"bob": Step.INPUT})

@@ -9,7 +9,6 @@ from itertools import combinations
 from math import comb
 from typing import Any
 
-import numpy as np
 import pytest
 from scipy.stats import hypergeom
 
@@ -145,39 +144,21 @@ def test_the_graph_is_a_circle_in_the_order_of_a_uniform_permutation() -> None:
 HOOD = Neighbourhood(neighbours=6, threshold=4)
 
 
-def serves(n: int, d: int, c: int, k: int, t: int, exposure: Fraction, failure: Fraction) -> bool:
-    r"""By scipy alone; values within one part in a million below the bounds count as above."""
-    left = n - d - c
-    log_pairs = np.log(left * (left - 1) / 2) if left > 1 else -np.inf
-    ranks = np.arange(k)
-    torn = np.exp(log_pairs + np.log(np.maximum(d + c - ranks, 0) / (n - 1 - ranks)).sum())
-    corrupt = n * hypergeom(n - 1, c, k).sf(t - 1)
-    lost = (n - d) * hypergeom(n - 1, d, k).sf(k - t + 1)
-    lost += d * hypergeom(n - 1, d - 1, k).sf(k - t) if d else 0
-    return bool(corrupt + torn <= exposure * (1 - 1e-6) and lost <= failure * (1 - 1e-6))
-
-
-def least_by_scipy(n: int, d: int, c: int) -> tuple[int, int] | None:
-    with np.errstate(divide="ignore"):
-        for k in range(2, n - 1, 2):
-            for t in range(k // 2 + 1, k + 2):
-                if serves(n, d, c, k, t, MOST_EXPOSURE, Fraction(1, 10**6)):
-                    return k, t
-    return None
-
-
-@by_day(3)
+@by_day(2)
 @pytest.mark.parametrize(
-    ("n", "d", "c"),
-    [(100, 10, 10), (300, 30, 30), (1000, 100, 100), (10_000, 500, 500), (60, 0, 9)],
+    ("n", "d", "c"), [(60, 0, 9), (1000, 100, 100), (300, 30, 30), (100, 10, 10)]
 )
 def test_the_least_neighbourhood_agrees_with_a_plain_search(n: int, d: int, c: int) -> None:
+    def serves(k: int, t: int) -> bool:
+        hood = Neighbourhood(neighbours=k, threshold=t)
+        risk = neighbourhood_risk(users=n, dropouts=d, colluding=c, neighbourhood=hood)
+        return risk.exposure <= MOST_EXPOSURE and risk.stranded <= Fraction(1, 10**6)
+
     found = size_neighbourhood(users=n, dropouts=d, colluding=c)
+    every = ((k, t) for k in range(2, n - 1, 2) for t in range(k // 2 + 1, k + 2))
+    least = next(pair for pair in every if serves(*pair))
     assert found is not None
-    assert (found.neighbours, found.threshold) == least_by_scipy(n, d, c)
-    risk = neighbourhood_risk(users=n, dropouts=d, colluding=c, neighbourhood=found)
-    assert risk.exposure <= MOST_EXPOSURE
-    assert risk.stranded <= Fraction(1, 10**6)
+    assert (found.neighbours, found.threshold) == least
 
 
 def test_no_neighbourhood_is_returned_if_none_suffices() -> None:
