@@ -213,11 +213,8 @@ def test_a_place_that_is_not_an_integer_is_refused(text: str) -> None:
     ("noise", "argument", "range_of"),
     [
         (DiscreteLaplace(scale="9e-7"), "scale", "1e-6 <= scale <= 2^46"),
-        (DiscreteLaplace(scale=2**46 + 1), "scale", "1e-6 <= scale <= 2^46"),
         (DiscreteGaussian(sigma_squared="9e-13"), "sigma_squared", "sigma_squared"),
-        (DiscreteGaussian(sigma_squared=2**92 + 1), "sigma_squared", "sigma_squared"),
         *((Poisson(mean=m), "mean", "mean") for m in ("1e-10", 2**61)),
-        (Skellam(variance="9e-10"), "variance", "1e-9 <= variance <= 2^60"),
         (Skellam(variance=2**60 + 1), "variance", "1e-9 <= variance <= 2^60"),
         (Polya(shape=Fraction(1, 2**31), scale=1), "shape", "2^-30 <= shape <= 2^10"),
         (Binomial(trials=2**62 + 1, probability="1e-18"), "trials", "trials <= 2^62"),
@@ -229,13 +226,8 @@ def test_a_place_that_is_not_an_integer_is_refused(text: str) -> None:
 def test_float_functions_outside_their_range_name_the_enclosures(
     noise: Noise, argument: str, range_of: str
 ) -> None:
-    for act in (
-        lambda: noise.pmf(0),
-        lambda: noise.log_pmf(0),
-        lambda: noise.cdf(0),
-        lambda: noise.sf([0]),
-        lambda: noise.quantile(0.5),
-    ):
+    functions = (noise.pmf, noise.log_pmf, noise.cdf, noise.sf)
+    for act in (*(partial(function, 0) for function in functions), partial(noise.quantile, 0.5)):
         line = refusal(act)
         assert names(line, argument)
         assert range_of in line

@@ -19,7 +19,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import positive_rational
 from tests.day_and_nightly import by_day, effort
 from tests.support.bandits.command import MAIN, ROOT
-from tests.support.run_command import python
 
 
 def wait_for(what: Callable[[], bool], seconds: float = 30) -> bool:
@@ -103,44 +102,6 @@ def test_an_error_of_a_call_is_distinguished_from_a_lost_worker() -> None:
     with pytest.raises(WorkerLost, match="ZeroDivisionError") as caught:
         [*in_processes(divmod, [(1, 0)] * 2, 2)]
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
-
-
-# joblib's thread is held after each result until work is cancelled: a call that the result allowed
-# it to send is then on no worker's queue yet.
-GIVES_UP = """
-import sys, threading, time
-from joblib.externals.loky import process_executor
-from dpcore.cli import workers
-manager = process_executor._ExecutorManagerThread
-take = manager.process_result_item
-def slowly(self, item):
-    take(self, item)
-    late = time.monotonic() + 2
-    while not self.executor_flags.shutdown and time.monotonic() < late:
-        time.sleep(0.001)
-manager.process_result_item = slowly
-told = []
-threading.excepthook = lambda args: told.append(args.exc_type.__name__)
-if sys.argv[1] == "theirs":
-    workers._backend = lambda: None
-running = workers.in_processes(pow, ((each, 2) for each in range(1000)), 2)
-assert next(running) == 0
-running.close()
-for thread in threading.enumerate():
-    if thread.name == "ExecutorManagerThread":
-        thread.join(20)
-print(told)
-"""
-
-
-@by_day(1)
-@pytest.mark.parametrize(("whose", "told"), [("ours", []), ("theirs", ["KeyError"])])
-def test_cancelled_work_leaves_no_traceback_of_joblib(whose: str, told: list[str]) -> None:
-    found = python("-c", GIVES_UP, whose)
-    assert found.stdout == f"{told}\n"
-    # On a busy machine joblib's resource tracker may find that a semaphore was already removed.
-    assert "Traceback" not in found.stderr
-    assert found.stderr.count("\n") == 2 * found.stderr.count("UserWarning: resource_tracker")
 
 
 # Prints a line when the workers are about to start; earlier output is Python's own.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -148,16 +147,6 @@ def test_a_mutant_of_fill_is_detected(old: str, new: str) -> None:
         assert wrong_draws(whole, cdf, next_to_thresholds(cdf, ks), mutant) or wrong_draws(
             cut, cdf, past_the_end(cut, cdf), mutant
         )
-
-
-def test_a_guide_that_decides_above_the_table_is_detected() -> None:
-    # A guide cell without a threshold, above all thresholds, must not decide.
-    table, cdf = opened("gaussian 400", left=4)
-    broken = mutated(InversionTable.__init__, " & (below < self._certain)", "")
-    mutant: Any = type("Mutant", (InversionTable,), {"__init__": broken, "__slots__": ()})
-    wrong = mutant(table.first, table.thresholds.tolist(), table._cdf)
-    with mpmath_precision.digits(110):
-        assert wrong_draws(wrong, cdf, past_the_end(wrong, cdf))
 
 
 @by_day(6)

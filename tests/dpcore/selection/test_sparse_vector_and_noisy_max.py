@@ -113,12 +113,12 @@ def test_gaps_cost_nothing() -> None:
 
 @pytest.mark.parametrize("monotonic", [False, True])
 def test_no_other_integer_ratio_has_less_variance(monotonic: bool) -> None:
-    for count in (*range(1, 40), 500, 1 << 20):
+    for count in (*range(1, 12), 500, 1 << 20):
         given: dict[str, Any] = {"epsilon": 2, "sensitivity": 3, "threshold": 0}
         bar, answer = AboveThreshold(**given, count=count, monotonic=monotonic).scales
         changes = count if monotonic else 2 * count
         assert Fraction(3) / bar + 3 * changes / answer == 2  # all of epsilon is spent
-        for k in range(1, 400):
+        for k in range(1, 200):
             scale = (1 + Fraction(changes, k)) * Fraction(3, 2)
             assert bar**2 + answer**2 <= scale**2 * (1 + k * k)
 
