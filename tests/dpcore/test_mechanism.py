@@ -41,7 +41,7 @@ def test_a_scope_is_read_from_text() -> None:
 
 
 def test_sensitivities_and_mechanisms_are_values_without_an_epsilon() -> None:
-    values = [
+    values: list[Any] = [
         *(Sensitivity(1), Sensitivity(2**70), Sensitivity.l1(3), Sensitivity.l2_squared(3)),
         *(Sensitivity.box((1, 2)), Sensitivity.box((5,))),
         *(MECHANISM, VECTOR, dataclasses.replace(MECHANISM, scope=Scope(unit=Unit.USER))),

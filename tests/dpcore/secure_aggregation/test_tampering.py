@@ -249,8 +249,8 @@ def test_shares_and_replies_for_other_users_are_refused() -> None:
         said = reason(masked_server.receive, PLAY.server[Step.SHARES], message)
         assert "every other user" in said
     both = {**reply.seeds, **reply.keys}
-    halves = ((reply.keys, reply.seeds), (both, reply.keys), (reply.seeds, {}), ({}, reply.keys))
-    for seeds, keys in halves:
+    halves: list[Any] = [(reply.keys, reply.seeds), (both, reply.keys), (reply.seeds, {})]
+    for seeds, keys in (*halves, ({}, reply.keys)):
         message = channel_of("ann").send(UnmaskReply(seeds=seeds, keys=keys))
         said = reason(masked_server.receive, PLAY.server[Step.UNMASK], message)
         assert "exactly the request" in said
