@@ -91,12 +91,9 @@ def test_calls_are_dispatched_at_most_the_stated_number_ahead() -> None:
     assert not ahead.ended
 
 
-def test_all_calls_are_made_in_order() -> None:
+def test_calls_are_made_in_order_and_errors_are_distinguished_from_a_lost_worker() -> None:
     calls = ((each, 1) for each in range(40))
     assert [*in_processes(max, calls, 2)] == [max(each, 1) for each in range(40)]
-
-
-def test_an_error_of_a_call_is_distinguished_from_a_lost_worker() -> None:
     with pytest.raises(InvalidParameter, match="scale = 0"):
         [*in_processes(positive_rational, [("scale", 0, "no noise")] * 2, 2)]
     with pytest.raises(WorkerLost, match="ZeroDivisionError") as caught:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-import threading
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from dpcore import (
 from dpcore.numbers.arrays import one_thread
 from dpcore.numbers.enclosure import ball, narrow, precision, round_down, round_up
 from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.threads import at_once
 
 RATIONALS = st.builds(
     lambda n, d, e: Fraction(n, d) * Fraction(2) ** e,
@@ -149,20 +150,14 @@ def test_narrow_reaches_its_precision_or_raises() -> None:
 
 
 def test_precision_is_held_by_one_thread_at_a_time() -> None:
-    seen = []
-
-    def work(bits: int) -> None:
+    def work(bits: int) -> bool:
+        held = True
         for _ in range(200):
             with precision(bits):
-                seen.append(ctx.prec == bits)
+                held &= ctx.prec == bits
+        return held
 
-    threads = [threading.Thread(target=work, args=(bits,)) for bits in (64, 128, 256)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(seen) == 600
-    assert all(seen)
+    assert all(at_once(*(partial(work, bits) for bits in (64, 128, 256))))
 
 
 def threads() -> set[int]:

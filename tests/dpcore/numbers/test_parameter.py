@@ -209,7 +209,7 @@ LIARS: list[Any] = [LyingText, LyingInt, LyingFraction, LyingFloat, LyingDecimal
 
 @pytest.mark.parametrize("liar", LIARS)
 def test_a_value_of_a_subclass_is_read_as_its_plain_value(liar: Any) -> None:
-    lie = liar("3") if liar is LyingText else liar(3)
+    lie: Any = liar("3") if liar is LyingText else liar(3)
     read = rational("x", lie)
     assert type(read) is Fraction
     assert (type(read.numerator), read.numerator, read.denominator) == (int, 3, 1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from itertools import count, islice
 from pathlib import Path
@@ -23,6 +22,7 @@ from dpcore.sampling import rng
 from dpcore.sampling.rng import _Keystream
 from tests.dpcore.test_forks import FORK_DRAWS, WIDE
 from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.threads import at_once
 
 BLOCK_WORDS = rng._BLOCK_WORDS
 
@@ -148,33 +148,16 @@ def test_forget_erases_the_key_and_all_words() -> None:
     assert stream._encryptor is None
 
 
-def in_threads(act: Callable[[], list[int]], threads: int = 6) -> list[list[int]]:
-    drawn: list[list[int]] = []
-    gate = threading.Barrier(threads)
-
-    def work() -> None:
-        gate.wait()
-        drawn.append(act())
-
-    crowd = [threading.Thread(target=work) for _ in range(threads)]
-    for thread in crowd:
-        thread.start()
-    for thread in crowd:
-        thread.join()
-    assert len(drawn) == threads
-    return drawn
-
-
 @pytest.mark.parametrize("name", FORK_DRAWS)
 def test_threads_share_no_randomness(name: str) -> None:
-    drawn = in_threads(lambda: [x for _ in range(5) for x in FORK_DRAWS[name]()])
+    drawn = at_once(*[lambda: [x for _ in range(5) for x in FORK_DRAWS[name]()]] * 6)
     every = [x for mine in drawn for x in mine]
     assert len(set(every)) == len(every)
 
 
 def test_one_seeded_source_is_consistent_among_threads() -> None:
     source = SeededRng(3)
-    drawn = in_threads(lambda: [w for _ in range(50) for w in source.words(7).tolist()])
+    drawn = at_once(*[lambda: [w for _ in range(50) for w in source.words(7).tolist()]] * 6)
     every = sorted(x for mine in drawn for x in mine)
     assert every == sorted(SeededRng(3).words(len(every)).tolist())
 
@@ -182,7 +165,7 @@ def test_one_seeded_source_is_consistent_among_threads() -> None:
 def test_many_threads_can_build_one_law_at_once() -> None:
     noise = DiscreteGaussian(sigma_squared="333/7")
     batch_of.cache_clear()
-    drawn = in_threads(lambda: noise.sample(100, rng=SeededRng(4)).tolist())
+    drawn = at_once(*[lambda: noise.sample(100, rng=SeededRng(4)).tolist()] * 6)
     assert all(mine == drawn[0] for mine in drawn)
 
 
@@ -199,7 +182,7 @@ def test_a_system_key_comes_from_the_operating_system(monkeypatch: pytest.Monkey
     def draw() -> list[int]:  # in a new thread, which has no key yet
         return [SystemRng().bits(256), SystemRng().bits(256), *SystemRng().words(9).tolist()]
 
-    first, second = in_threads(draw, threads=2)
+    first, second = at_once(draw, draw)
     assert asked == [32, 32]
     assert not set(first) & set(second)
 

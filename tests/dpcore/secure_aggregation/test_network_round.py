@@ -7,7 +7,8 @@ import copy
 import os
 import pickle
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +23,7 @@ from dpcore.secure_aggregation.messages import AggregationRefused
 from tests.dpcore.test_forks import Fork, in_child, native_fork
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.scripted_rng import Acting
+from tests.support.dpcore.threads import at_once
 from tests.support.secure_aggregation.recorded_round import (
     over_each_graph,
     plain_sum,
@@ -169,22 +171,6 @@ def test_a_step_within_a_step_is_refused(step: Step, monkeypatch: pytest.MonkeyP
     assert len(answers_within(step)) > 1
 
 
-def at_once(act: Callable[[bytes], object], messages: Iterable[bytes]) -> None:
-    r"""Call ``act`` with each message in a thread of its own, all at the same time."""
-    every = [*messages]
-    start = threading.Barrier(len(every))
-
-    def begin(message: bytes) -> None:
-        start.wait(10)
-        act(message)
-
-    threads = [threading.Thread(target=begin, args=(message,)) for message in every]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-
-
 def test_only_one_of_several_racing_threads_takes_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     meet, plain = threading.Barrier(2), masked_user.unmask
 
@@ -194,17 +180,15 @@ def test_only_one_of_several_racing_threads_takes_a_step(monkeypatch: pytest.Mon
         return plain(state, received)
 
     monkeypatch.setattr(masked_user, "unmask", slowly)
-    ann, sent, refused = Ann(Step.UNMASK), [], []
+    ann = Ann(Step.UNMASK)
 
-    def ask(received: bytes) -> None:
+    def ask() -> bytes | str:
         try:
-            sent.append(ann.ask(Step.UNMASK, received))
+            return ann.ask(Step.UNMASK)
         except AggregationRefused as error:
-            refused.append(error.reason)
+            return error.reason
 
-    at_once(ask, [PLAY.given[Step.UNMASK]["ann"]] * 2)
-    assert sent == [PLAY.sent[Step.UNMASK]["ann"]]
-    assert refused == ["was taken already"]
+    assert {*at_once(ask, ask)} == {PLAY.sent[Step.UNMASK]["ann"], "was taken already"}
 
 
 @pytest.mark.parametrize("make", [copy.copy, copy.deepcopy, pickle.dumps])
@@ -320,7 +304,7 @@ def test_no_message_of_concurrent_threads_is_lost(monkeypatch: pytest.MonkeyPatc
     def brought(lock: Any = None) -> int:
         desk = AggregationServer(PLAY.server[Step.KEYS])
         desk._lock = lock or desk._lock
-        at_once(lambda message: refusal(desk.receive, message), PLAY.sent[Step.KEYS].values())
+        at_once(*(partial(refusal, desk.receive, sent) for sent in PLAY.sent[Step.KEYS].values()))
         return len(desk._state.arrived)
 
     assert brought() == len(PLAY.inputs)
