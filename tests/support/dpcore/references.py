@@ -79,9 +79,7 @@ LAYERS: tuple[Layer, ...] = (
         stubs={"bernoulli": sampler_layers.bernoulli_proven},
         how={"open_mass": TINY},
         broken=Fraction(1, 3),
-        mutants={
-            "x/(k+1) for x/k": ("exponent / trial", "exponent / (trial + 1)"),
-        },
+        mutants={"x/(k+1) for x/k": ("exponent / trial", "exponent / (trial + 1)")},
     ),
     Layer(
         name="bernoulli_exp",
@@ -90,9 +88,7 @@ LAYERS: tuple[Layer, ...] = (
         cases=(*EXPONENTS, *exactly("1.5", "2", "3.7", "20")),
         stubs={"_bernoulli_exp_unit": sampler_layers.decay_proven},
         broken=Fraction(27, 10),
-        mutants={
-            "rest dropped": ("return _bernoulli_exp_unit(rng, exponent)", "return True"),
-        },
+        mutants={"rest dropped": ("return _bernoulli_exp_unit(rng, exponent)", "return True")},
     ),
     Layer(
         name="geometric_exp",
@@ -106,7 +102,7 @@ LAYERS: tuple[Layer, ...] = (
         by_day=1,
         broken=Fraction(3, 2),
         mutants={
-            "fraction never rejected": ("            break", "            pass\n        break"),
+            "fraction never rejected": ("            break", "            pass\n        break")
         },
     ),
     Layer(
@@ -156,9 +152,7 @@ LAYERS: tuple[Layer, ...] = (
         afresh=tuple(DiscreteGaussian(sigma_squared=v) for v in ("1/4", 1, 5)),
         short={"DiscreteLaplace": sampler_layers.ShortProposal},
         broken=DiscreteGaussian(sigma_squared="28/3"),
-        mutants={
-            "float exponent": ("gap * gap /", "Fraction(float(gap) ** 2) /"),
-        },
+        mutants={"float exponent": ("gap * gap /", "Fraction(float(gap) ** 2) /")},
     ),
     Layer(
         name="sum of discrete Gaussians",
@@ -170,9 +164,7 @@ LAYERS: tuple[Layer, ...] = (
         stubs={"DiscreteGaussian": sampler_layers.GaussianProven},
         leftover=Fraction(1, 10**20),
         broken=DiscreteGaussianSum(count=2, sigma_squared="1/4"),
-        mutants={
-            "one draw, multiplied": (ONE_DRAW, "self.count * one.sample_reference(rng)"),
-        },
+        mutants={"one draw, multiplied": (ONE_DRAW, "self.count * one.sample_reference(rng)")},
     ),
     Layer(
         name="staircase",
@@ -201,9 +193,7 @@ LAYERS: tuple[Layer, ...] = (
         how={"open_mass": Fraction(1, 10**9), "runs": 3500},
         leftover=Fraction(1, 2000),
         broken=Poisson(mean=1),
-        mutants={
-            "compares with >=": ("drawn > guard", "drawn >= guard"),
-        },
+        mutants={"compares with >=": ("drawn > guard", "drawn >= guard")},
     ),
     Layer(
         name="Poisson",
@@ -217,9 +207,7 @@ LAYERS: tuple[Layer, ...] = (
         leftover=Fraction(1, 10**4),
         by_day=1,
         broken=Poisson(mean="2/3"),
-        mutants={
-            "thinned by the rest": ("bernoulli(rng, kept)", "bernoulli(rng, 1 - kept)"),
-        },
+        mutants={"thinned by the rest": ("bernoulli(rng, kept)", "bernoulli(rng, 1 - kept)")},
     ),
     Layer(
         name="binomial",
@@ -233,9 +221,7 @@ LAYERS: tuple[Layer, ...] = (
         stubs={"bernoulli": sampler_layers.bernoulli_proven},
         leftover=NONE,
         broken=Binomial(trials=4, probability="1/3"),
-        mutants={
-            "one coin more": ("range(self.trials)", "range(self.trials + 1)"),
-        },
+        mutants={"one coin more": ("range(self.trials)", "range(self.trials + 1)")},
     ),
     Layer(
         name="Skellam",
@@ -244,9 +230,7 @@ LAYERS: tuple[Layer, ...] = (
         stubs={"Poisson": sampler_layers.PoissonProven},
         leftover=Fraction(1, 10**20),
         broken=Skellam(variance="10/3"),
-        mutants={
-            "a sum for the difference": (") - half", ") + half"),
-        },
+        mutants={"a sum for the difference": (") - half", ") + half")},
     ),
     Layer(
         name="urn",
@@ -260,9 +244,7 @@ LAYERS: tuple[Layer, ...] = (
         how={"open_mass": Fraction(1, 10**9), "runs": 1500},
         leftover=Fraction(1, 100),
         broken=Polya(shape="1/3", scale="3/4"),
-        mutants={
-            "2 + i for 1 + i": ("/ (1 + i)", "/ (2 + i)"),
-        },
+        mutants={"2 + i for 1 + i": ("/ (1 + i)", "/ (2 + i)")},
     ),
     Layer(
         name="Polya: geometrics and an urn",
@@ -313,8 +295,6 @@ LAYERS: tuple[Layer, ...] = (
         by_day=0,
         broken=Polya(shape="1/3", scale="3/2"),
         mutants_by_day=0,
-        mutants={
-            "a cell forgotten": ("+ 1\n", "\n"),
-        },
+        mutants={"a cell forgotten": ("+ 1\n", "\n")},
     ),
 )
