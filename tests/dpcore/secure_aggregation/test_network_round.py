@@ -65,33 +65,26 @@ class Ann:
 
 
 @pytest.mark.parametrize("step", Step)
-def test_a_step_equals_its_function_and_is_taken_once(step: Step) -> None:
+def test_a_step_equals_its_function_and_is_taken_once_and_in_order(
+    step: Step, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ann = Ann(step)
     assert ann.device.due == STEPS[step - 1]
+    for later in Step:
+        if later > step:  # refused without effect
+            early = refusal(ann.ask, later)
+            assert early is not None
+            assert early.reason == f"comes too early: {STEPS[step - 1]} is due"
     _, expected = PLAY.step(step, "ann")
     assert ann.ask(step) == expected
     for other in Step:
         if other <= step:
             refused = refusal(ann.ask, other)
-            assert refused is not None
             assert str(refused) == f"the step {STEPS[other - 1]} of 'ann': was taken already"
-
-
-@pytest.mark.parametrize("step", Step)
-def test_a_step_that_is_too_early_is_refused_without_effect(
-    step: Step, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for earlier in Step:
-        if earlier < step:
-            ann = Ann(earlier)
-            refused = refusal(ann.ask, step)
-            assert refused is not None
-            assert refused.reason == f"comes too early: {STEPS[earlier - 1]} is due"
-            assert ann.ask(earlier)
-    if step is Step.UNMASK:  # the twin finds the state of another step
+    if step is Step.SHARES:  # the twin finds the state of another step
         monkeypatch.setattr(Device, "_step", mutated(Device._step, "step != self.due", "False"))
         with pytest.raises(AttributeError):
-            Ann(Step.SHARES).ask(step)
+            Ann(step).ask(Step.UNMASK)
 
 
 def survives_refusals(step: Step) -> bool:
@@ -113,11 +106,10 @@ def test_a_refused_message_may_be_followed_by_the_right_one(
     assert not survives_refusals(step)
 
 
-def interrupted() -> None:
-    raise KeyboardInterrupt
-
-
 def test_an_interrupted_step_is_not_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
     def answers_after(step: Step) -> bool:
         ann = Ann(step, Acting(interrupted))
         with pytest.raises(KeyboardInterrupt):
@@ -201,9 +193,8 @@ def test_a_state_cannot_be_copied(make: Callable[[Any], object]) -> None:
 def test_the_repr_of_a_device_contains_no_secret() -> None:
     for step in Step:
         assert repr(Ann(step).device) == f"<Device of 'ann': {STEPS[step - 1]} is due>"
-    assert (
-        repr(AggregationServer(PLAY.server[Step.KEYS])) == "<AggregationServer: close_keys is due>"
-    )
+    desk = AggregationServer(PLAY.server[Step.KEYS])
+    assert repr(desk) == "<AggregationServer: close_keys is due>"
     assert not hasattr(Device(ANN), "__dict__")
     ann = Ann(Step.UNMASK)
     ann.ask(Step.UNMASK)
