@@ -57,7 +57,7 @@ def test_enclosures_contain_the_values_of_mpmath(noise: Noise, function: str) ->
 
 @by_day(6)
 @pytest.mark.parametrize("noise", cases(NOISES), ids=repr)
-def test_the_total_mass_is_one(noise: Noise) -> None:
+def test_the_total_mass_is_one_and_log_concave_if_the_law_says_so(noise: Noise) -> None:
     far = min(3 * reach(noise), 40 if reach(noise) < WIDE else 5)
     first, last = centre(noise) - far, centre(noise) + far
     inner = [noise.enclose_pmf(k, 64) for k in range(first, last + 1)]
@@ -66,11 +66,6 @@ def test_the_total_mass_is_one(noise: Noise) -> None:
     assert sum(part.lower for part in held) <= 1 <= sum(part.upper for part in held)
     largest = max(part.lower for part in held)
     assert sum(part.upper for part in held) - largest < 1  # the largest part is necessary
-
-
-@by_day(6)
-@pytest.mark.parametrize("noise", cases(NOISES), ids=repr)
-def test_laws_are_log_concave_if_they_say_so(noise: Noise) -> None:
     wide, middle = reach(noise), centre(noise)
     for k in {0, 1, 2, wide, middle, middle - wide, middle + 3 * wide}:
         if noise.log_concave and spelled(noise, k) and spelled(noise, k + 1):

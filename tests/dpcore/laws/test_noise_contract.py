@@ -32,18 +32,25 @@ def noise(request: pytest.FixtureRequest) -> Noise:
     return read_noise(request.param)
 
 
-def fresh(noise: Noise) -> Noise:
-    r"""Return an equal value that shares no state with the first."""
-    return type(noise)(**noise.parameters)
-
-
-def test_another_parameter_or_law_is_another_value(noise: Noise) -> None:
+def test_a_law_is_a_value_of_its_parameters(noise: Noise) -> None:
     for name, value in noise.parameters.items():
         # A probability stays below 1, a count stays an integer.
         other = value / 2 if name == "probability" else value + 1
         assert type(noise)(**{**noise.parameters, name: other}) != noise
-    others = [read_noise(text) for text in SPELLED]
-    assert others.count(noise) == 1
+    every = [read_noise(text) for text in SPELLED]
+    assert every.count(noise) == 1
+    for name in (*parameter_names(type(noise)), "name", "anything"):
+        with pytest.raises((dataclasses.FrozenInstanceError, AttributeError, TypeError)):
+            setattr(noise, name, 1)
+    with pytest.raises((dataclasses.FrozenInstanceError, AttributeError)):
+        delattr(noise, parameter_names(type(noise))[0])
+
+
+def test_laws_with_equal_numbers_do_not_share_a_sampler() -> None:
+    laplace: Noise = dpcore.DiscreteLaplace(scale=400)
+    gaussian: Noise = dpcore.DiscreteGaussian(sigma_squared=400)
+    assert laplace != gaussian
+    assert batch_of(laplace) is not batch_of(gaussian)
 
 
 def test_a_wrong_parameter_name_is_refused(noise: Noise, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,21 +82,6 @@ def test_a_wrong_parameter_name_is_refused(noise: Noise, monkeypatch: pytest.Mon
 def test_the_intended_parameter_is_named(law: Any, wrong: dict[str, int], meant: str) -> None:
     with pytest.raises(InvalidParameter, match=meant):
         law(**wrong)
-
-
-def test_laws_with_equal_numbers_do_not_share_a_sampler() -> None:
-    laplace: Noise = dpcore.DiscreteLaplace(scale=400)
-    gaussian: Noise = dpcore.DiscreteGaussian(sigma_squared=400)
-    assert laplace != gaussian
-    assert batch_of(laplace) is not batch_of(gaussian)
-
-
-def test_parameters_cannot_be_changed(noise: Noise) -> None:
-    for name in (*parameter_names(type(noise)), "name", "anything"):
-        with pytest.raises((dataclasses.FrozenInstanceError, AttributeError, TypeError)):
-            setattr(noise, name, 1)
-    with pytest.raises((dataclasses.FrozenInstanceError, AttributeError)):
-        delattr(noise, parameter_names(type(noise))[0])
 
 
 @pytest.mark.parametrize("text", SPELLED + BEYOND_INT64)
@@ -130,7 +122,7 @@ def reservoirs(noise: Noise) -> list[Any]:
 @pytest.mark.parametrize("name", COPIES)
 @pytest.mark.parametrize("text", WIDE)
 def test_no_copy_contains_buffered_noise(text: str, name: str) -> None:
-    noise = fresh(read_noise(text))
+    noise = read_noise(text)
     seen = [noise.sample(), *noise.sample(10).tolist()]
     twin = COPIES[name](noise)
     assert twin == noise
@@ -144,9 +136,9 @@ def test_no_copy_contains_buffered_noise(text: str, name: str) -> None:
 
 
 def test_a_copy_that_shares_its_reservoir_is_detected() -> None:
-    noise = fresh(read_noise("discrete-laplace:scale=2e12"))
+    noise = read_noise("discrete-laplace:scale=2e12")
     noise.sample()
-    twin = fresh(noise)
+    twin = read_noise("discrete-laplace:scale=2e12")
     (mine,), (its,) = reservoirs(noise), reservoirs(twin)
     its.extend(mine)
     assert {noise.sample() for _ in range(50)} & {twin.sample() for _ in range(50)}
@@ -201,15 +193,14 @@ def test_functions_keep_the_shape_of_their_argument(shape: tuple[int, ...], dtyp
 def test_quantiles_keep_the_shape_of_their_levels() -> None:
     for text in EVERYDAY.values():
         noise = read_noise(text)
-        assert type(noise.quantile(0.3)) is int
-        assert type(noise.quantile(np.float64(0.3))) is int
-        assert type(noise.quantile(Fraction(1, 3))) is int
-        for shape in ((0,), (2, 2)):
+        alone = noise.quantile(0.3)
+        assert type(alone) is type(noise.quantile(np.float64(0.3))) is int
+        assert type(noise.quantile(Fraction(3, 10))) is int
+        for shape in ((0,), (2, 1)):
             found: Any = noise.quantile(np.full(shape, 0.3))
             assert found.shape == shape
             assert found.dtype == np.int64
-        alone = [noise.quantile(0.3), noise.quantile(0.9)]
-        assert np.asarray(noise.quantile([0.3, 0.9])).tolist() == alone
+            assert np.all(found == alone)
 
 
 def test_the_public_list_of_laws_is_complete() -> None:

@@ -102,19 +102,6 @@ def test_the_staircase_is_above_the_mass_function(noise: Law) -> None:
     assert 32 * batch.unit <= sigma < 65 * batch.unit
 
 
-@pytest.mark.parametrize("noise", LAWS, ids=repr)
-def test_steps_are_drawn_in_proportion_to_their_areas(noise: Law) -> None:
-    batch, total = staircase(noise), Fraction(0)
-    whole = sum(batch._heights)
-    thresholds = batch._cells.thresholds.tolist()
-    assert len(thresholds) == len(batch._heights) == len(edges(batch)) + 1
-    for height, c in zip(batch._heights, thresholds, strict=True):
-        total += Fraction(height, whole)
-        assert c <= total * WORDS <= c + 1
-    # About one in a hundred proposals is rejected.
-    assert 0.98 < Fraction(1 << BITS, whole) < 1
-
-
 def middle_of(batch: Centred, cell: int) -> Fraction:
     r"""Return a number that draws a step: the middle of its part of [0, 1)."""
     below = sum(batch._heights[:cell])
@@ -132,8 +119,17 @@ def places(batch: Centred) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("noise", LAWS, ids=repr)
-def test_a_step_and_a_word_determine_the_integer(noise: Law) -> None:
-    batch = staircase(noise)
+def test_steps_are_drawn_in_proportion_to_their_areas(noise: Law) -> None:
+    batch, total = staircase(noise), Fraction(0)
+    whole = sum(batch._heights)
+    thresholds = batch._cells.thresholds.tolist()
+    assert len(thresholds) == len(batch._heights) == len(edges(batch)) + 1
+    for height, c in zip(batch._heights, thresholds, strict=True):
+        total += Fraction(height, whole)
+        assert c <= total * WORDS <= c + 1
+    # About one in a hundred proposals is rejected.
+    assert 0.98 < Fraction(1 << BITS, whole) < 1
+    # A step and a word determine the integer.
     for cell, drawn in places(batch):
         place = drawn - (cell - 1 - batch._reach) * batch.unit
         words = [middle_of(batch, cell), Fraction(place, WORDS)]

@@ -80,6 +80,8 @@ def test_the_fast_sampler_of_a_selection_has_its_law(rule: Rule) -> None:
 
     assert fits(2)
     assert not fits(4)
+    beyond_floats = Selection(epsilon=10**400, sensitivity=1, rule=rule)
+    assert beyond_floats.release([0, 5, 9, 8], rng=SeededRng(1)) == 2
 
 
 class Words1(Rng):
@@ -112,12 +114,6 @@ def test_coins_are_decided_exactly(unit: Fraction) -> None:
             for gap, heads in zip(gaps.tolist(), found.tolist(), strict=True):
                 chance = exp_neg(gap * unit, 900)
                 assert heads == (Fraction(whole, 1 << 693) < Fraction(chance.lower))
-
-
-@BOTH
-def test_an_epsilon_beyond_floats_selects_the_best(rule: Rule) -> None:
-    choice = Selection(epsilon=10**400, sensitivity=1, rule=rule)
-    assert choice.release([0, 5, 9, 8], rng=SeededRng(1)) == 2
 
 
 def test_several_choices_are_distinct_and_share_epsilon() -> None:
