@@ -69,17 +69,14 @@ KINDS: dict[str, Callable[[Any, int], Any]] = {
     "X <= k": lambda x, k: x <= k,
     "|X| > k": lambda x, k: np.abs(x) > k,
     "X = k": lambda x, k: x == k,
-    "X even": lambda x, _: x % 2 == 0,
 }
 
 
 @cache
 def cells(noise: Noise) -> list[Cell]:
-    r"""Half-lines at quantiles, values next to 0 and to the mean, and parity."""
+    r"""Half-lines at quantiles, and values next to 0 and to the mean."""
     values = {0, 1, -1, *(centre(noise) + off for off in (-1, 0, 1))}
     found: list[Cell] = [("X = k", k) for k in values]
-    if even(noise) is not None:
-        found.append(("X even", 0))
     for level in (0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.45, 0.55, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999):
         k = noise.quantile(level)
         assert isinstance(k, int)
@@ -95,25 +92,8 @@ def chance(noise: Noise, cell: Cell) -> float:
             return noise.enclose_cdf(k, 64).upper_float
         case ("|X| > k", k):
             return noise.tail(k)
-        case ("X = k", k):
-            return noise.enclose_pmf(k, 64).upper_float
         case _:
-            parity = even(noise)
-            assert parity is not None
-            return parity
-
-
-@cache
-def even(noise: Noise) -> float | None:
-    # Parity tests the lowest digit, which no half-line of a large scale resolves. For a wide law
-    # with one peak it is 1/2 within half the peak.
-    low, high = noise.quantile(1e-14), noise.quantile(1 - 1e-14)
-    assert isinstance(low, int)
-    assert isinstance(high, int)
-    if high - low > 20_000:
-        return 0.5 if noise.log_concave else None
-    first = 2 * low - high
-    return float(np.sum(noise.pmf(np.arange(first - first % 2, 2 * high - low + 1, 2))))
+            return noise.enclose_pmf(cell[1], 64).upper_float
 
 
 def binomial_p(seen: int, trials: int, probability: float) -> float:
