@@ -10,17 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mpmath import mp
 from scipy import stats
 
 import dpcore
 from dpcore import Noise, SeededRng, read_noise
-from dpcore.noise import batch_of
-from dpcore.sampling.inversion import InversionTable
 from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import by_day
-from tests.support.dpcore import mpmath_precision
-from tests.support.laws import EXAMPLES, SPELLED, centre, second
+from tests.support.laws import EXAMPLES, SPELLED, centre
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "seeded.json").read_text())
 
@@ -34,29 +30,6 @@ def test_seeded_draws_are_the_same_on_every_platform(text: str) -> None:
     for seed, drawn in VECTORS["reference"][text].items():
         source = SeededRng(int(seed))
         assert [noise.sample_reference(source) for _ in drawn] == drawn
-
-
-def one_table(text: str) -> bool:
-    r"""Whether a batch uses one inversion table, so that one word determines one draw."""
-    noise = read_noise(text)
-    batch = batch_of(noise)
-    return isinstance(batch, InversionTable) or (
-        isinstance(noise, dpcore.DiscreteLaplace) and noise.scale <= 64
-    )
-
-
-@by_day(6)
-@pytest.mark.parametrize("text", [text for text in VECTORS["draws"] if one_table(text)])
-def test_seeded_draws_invert_the_distribution_function(text: str) -> None:
-    # An independent implementation: SHA-256 and AES to words (test_rng), words to V, and the least
-    # k with V < F(k) by mpmath. It holds for laws that fit one table.
-    noise = read_noise(text)
-    with mpmath_precision.digits(30):
-        for seed, drawn in VECTORS["draws"][text].items():
-            words = SeededRng(int(seed)).words(len(drawn)).tolist()
-            for word, k in zip(words, drawn, strict=True):
-                v = mp.mpf(word) / 2**64
-                assert second(noise, "cdf", k - 1) < v < second(noise, "cdf", k)
 
 
 def test_every_law_has_seeded_vectors() -> None:

@@ -224,9 +224,7 @@ INTERRUPTED: dict[str, Callable[[], list[int]]] = {
 def test_a_draw_within_a_draw_shares_no_randomness(name: str) -> None:
     drawn = interrupted(INTERRUPTED[name], INTERRUPTED[name])
     assert len(set(drawn)) == len(drawn)
-
-
-def test_reusing_a_stream_during_a_draw_is_detected() -> None:
+    # One stream that is used again during a draw repeats its words.
     stream = _Keystream(lambda: os.urandom(32))
     drawn = interrupted(lambda: [stream.word()], lambda: [stream.word()])
     assert len(set(drawn)) < len(drawn)
