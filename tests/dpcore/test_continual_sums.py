@@ -6,7 +6,7 @@ import copy
 import itertools
 import pickle
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -19,15 +19,13 @@ from dpcore import (
     InvalidParameter,
     Poisson,
     Relation,
-    Rng,
     Scope,
-    SeededRng,
     Unrepresentable,
 )
 from dpcore.continual_sums import ContinualSum, DoublingSum, SquareRootSum, TreeSum, column, rounded
-from dpcore.sampling.rng import Words
 from tests.dpcore.test_forks import in_child
 from tests.support.dpcore.running_sums import BareLevelTree, RedrawnTree, alignment, replayed
+from tests.support.dpcore.scripted_rng import Acting
 
 LAPLACE = DiscreteLaplace(scale=3)
 KINDS: tuple[type[ContinualSum], ...] = (TreeSum, DoublingSum, SquareRootSum)
@@ -61,7 +59,7 @@ def moved(setting: ContinualSum, seed: int = 1) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("horizon", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("horizon", [1, 2, 3, 5])
 def test_the_sensitivity_agrees_with_a_replay_of_all_neighbours(
     kind: type[ContinualSum], horizon: int
 ) -> None:
@@ -81,24 +79,16 @@ def test_redrawn_noise_and_a_level_without_noise_are_detected() -> None:
         moved(BareLevelTree(horizon=4, noise=LAPLACE))
 
 
-@pytest.mark.parametrize("horizon", [1, 2, 3, 4, 5, 7, 8, 9, 1000, 1023, 1024, 1025])
-def test_a_tree_has_one_level_for_each_power_of_two_within_the_horizon(horizon: int) -> None:
-    tree = TreeSum(horizon=horizon, noise=LAPLACE)
-    powers = [2**k for k in range(20) if 2**k <= horizon]
-    assert tree.sensitivity.amount == (1,) * len(powers)
-    assert DoublingSum(horizon=horizon, noise=LAPLACE).sensitivity.amount == (1,)
-
-
-def test_the_sensitivity_follows_from_relation_range_and_unit() -> None:
-    both: dict[str, Any] = {
-        "horizon": 1,
-        "noise": LAPLACE,
-        "low": "-1/4",
-        "high": "1/2",
-        "unit": "1/8",
-    }
-    assert TreeSum(**both).sensitivity.amount == (6,)
-    assert TreeSum(**both, scope=ADD_REMOVE).sensitivity.amount == (4,)
+def test_the_sensitivity_follows_from_horizon_relation_range_and_unit() -> None:
+    for horizon in (1, 2, 3, 4, 5, 7, 8, 9, 1000, 1023, 1024, 1025):
+        levels = [2**k for k in range(20) if 2**k <= horizon]
+        tree = TreeSum(horizon=horizon, noise=LAPLACE)
+        assert tree.sensitivity.amount == (1,) * len(levels)
+        assert DoublingSum(horizon=horizon, noise=LAPLACE).sensitivity.amount == (1,)
+    both: dict[str, Any] = {"low": "-1/4", "high": "1/2", "unit": "1/8"}
+    assert TreeSum(horizon=1, noise=LAPLACE, **both).sensitivity.amount == (6,)
+    scoped = TreeSum(horizon=1, noise=LAPLACE, scope=ADD_REMOVE, **both)
+    assert scoped.sensitivity.amount == (4,)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -137,16 +127,15 @@ def test_the_error_agrees_with_the_response_to_each_draw(kind: type[ContinualSum
 
 def test_the_coefficients_agree_with_the_matrices() -> None:
     setting = SquareRootSum(horizon=50, noise=DiscreteGaussian(sigma_squared=10**6))
-    C = sum(c * np.eye(50, k=-k) for k, c in enumerate(setting.moves))
-    B = np.tril(np.ones((50, 50))) @ np.linalg.inv(C)
-    for taken in (1, 2, 17, 50):
-        expected = 1000 * float(np.sqrt((B[taken - 1] ** 2).sum()))
-        found = setting.mean_squared_error(taken)
-        assert float(found.lower) ** 0.5 <= expected <= float(found.upper) ** 0.5
     root = [1.0]
     for k in range(49):
         root.append(root[-1] * (2 * k + 1) / (2 * k + 2))
     assert np.abs(np.array(setting.moves) / setting.grid - root).max() <= 1 / setting.grid
+    C = sum(c * np.eye(50, k=-k) for k, c in enumerate(setting.moves))
+    B = np.tril(np.ones((50, 50))) @ np.linalg.inv(C)
+    expected = 1000 * float(np.sqrt((B[49] ** 2).sum()))
+    found = setting.mean_squared_error(50)
+    assert float(found.lower) ** 0.5 <= expected <= float(found.upper) ** 0.5
     assert column(600, 16)[-1] == 1  # never 0: each draw hides an item
 
 
@@ -173,36 +162,16 @@ def test_rounding_is_exact_even_at_ties_and_from_one_bit(horizon: int, grid: int
     assert exactly_rounded([7], 1, 16) == 7
 
 
-class Scripted(Rng):
-    """Calls ``before`` at each request, then returns seeded bits."""
-
-    def __init__(self, before: Callable[[], object]) -> None:
-        self.before, self.source, self.asked = before, SeededRng(1), 0
-
-    def bits(self, count: int) -> int:
-        self.asked += 1
-        self.before()
-        return self.source.bits(count)
-
-    def words(self, count: int) -> Words:
-        self.asked += 1
-        self.before()
-        return self.source.words(count)
-
-
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "item", [2, -1, "1/2", float("nan"), float("inf"), True, None, "one", [1], 10**40]
-)
-def test_a_bad_item_is_refused_before_anything_is_drawn(
-    kind: type[ContinualSum], item: object
-) -> None:
-    rng = Scripted(lambda: None)
+def test_a_bad_item_is_refused_before_anything_is_drawn(kind: type[ContinualSum]) -> None:
+    rng = Acting(lambda: None)
     stream = kind(horizon=2, noise=LAPLACE).start(rng=rng)
     stream.add(1)
     before, asked = stream.total, rng.asked
-    with pytest.raises(InvalidParameter, match="item"):
-        stream.add(item)
+    bad: list[Any] = [2, -1, "1/2", float("nan"), float("inf"), True, None, "one", [1], 10**40]
+    for item in bad:
+        with pytest.raises(InvalidParameter, match="item"):
+            stream.add(item)
     assert (stream.total, stream.taken, rng.asked) == (before, 1, asked)
     assert asked > 0
     stream.add(1)
@@ -215,7 +184,7 @@ def test_a_refused_draw_keeps_the_stream_and_another_error_ends_it() -> None:
         if errors:
             raise errors.pop(0)
 
-    stream = TreeSum(horizon=2, noise=LAPLACE).start(rng=Scripted(fail))
+    stream = TreeSum(horizon=2, noise=LAPLACE).start(rng=Acting(fail))
     with pytest.raises(Unrepresentable):
         stream.add(1)
     with pytest.raises(OSError, match="no entropy"):
@@ -234,7 +203,7 @@ def test_a_reentrant_call_during_a_draw_is_refused() -> None:
         except InvalidParameter as error:
             found.append(error)
 
-    stream = TreeSum(horizon=3, noise=LAPLACE).start(rng=Scripted(again))
+    stream = TreeSum(horizon=3, noise=LAPLACE).start(rng=Acting(again))
     assert stream.add(1).items == 1
     assert found
     assert "another item is being added" in str(found[0])
@@ -245,21 +214,14 @@ def test_a_stream_discarded_during_an_item_is_not_restored() -> None:
     def forget() -> None:
         stream.forget()
 
-    stream = TreeSum(horizon=3, noise=LAPLACE).start(rng=Scripted(forget))
+    stream = TreeSum(horizon=3, noise=LAPLACE).start(rng=Acting(forget))
     for _ in range(2):
         with pytest.raises(InvalidParameter, match="fork"):
             stream.add(1)
     assert stream.taken == 0
 
 
-def test_a_stream_cannot_be_copied() -> None:
-    stream = TreeSum(horizon=2, noise=LAPLACE).start()
-    for make in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(TypeError, match="cannot be copied or pickled"):
-            make(stream)
-
-
-def test_a_stream_is_refused_in_a_forked_process() -> None:
+def test_a_stream_is_refused_in_a_forked_process_and_cannot_be_copied() -> None:
     stream = TreeSum(horizon=2, noise=LAPLACE).start()
     stream.add(1)
 
@@ -269,6 +231,9 @@ def test_a_stream_is_refused_in_a_forked_process() -> None:
         return [stream.taken]
 
     assert in_child(refused) == [1]
+    for make in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="cannot be copied or pickled"):
+            make(stream)
     assert stream.add(1).items == 2
 
 
@@ -277,9 +242,7 @@ def test_a_stream_is_refused_in_a_forked_process() -> None:
     ("change", "named"),
     [
         ({"horizon": 0}, "horizon"),
-        ({"horizon": 1.0}, "horizon"),
         ({"horizon": 2**41}, "horizon"),
-        ({"noise": 3}, "noise"),
         ({"noise": Poisson(mean=100)}, "noise"),
         ({"low": 1}, "high"),
         ({"low": "nan"}, "low"),

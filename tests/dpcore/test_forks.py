@@ -14,12 +14,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dpcore import DiscreteGaussian, DiscreteLaplace, SystemRng, forks, noise
+from dpcore import DiscreteLaplace, SystemRng, forks, noise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import precision
 from dpcore.sampling import rng
 from dpcore.sampling.rng import _LOCAL, Reservoir, _ForkSafe
-from tests.day_and_nightly import by_day, effort
+from tests.day_and_nightly import effort
 from tests.support.run_command import python
 
 BLOCK_WORDS = rng._BLOCK_WORDS
@@ -59,13 +59,11 @@ def in_child(act: Callable[[], list[int]], seconds: int = 20, fork: Fork = os.fo
 
 
 WIDE = DiscreteLaplace(scale=2**40)
-WIDE_GAUSSIAN = DiscreteGaussian(sigma_squared=2**80)
 
 FORK_DRAWS: dict[str, Callable[[], list[int]]] = {
     "words": lambda: SystemRng().words(50).tolist(),
     "bits": lambda: [SystemRng().bits(64) for _ in range(50)],
     "one by one": lambda: [WIDE.sample() for _ in range(50)],
-    "one by one, Gaussian": lambda: [WIDE_GAUSSIAN.sample() for _ in range(50)],
     "a batch": lambda: WIDE.sample(50).tolist(),
     "a large batch": lambda: WIDE.sample(BLOCK_WORDS * 2).tolist()[:50],
 }
@@ -80,26 +78,17 @@ def shared(act: Callable[[], list[int]], fork: Fork = os.fork) -> set[int]:
 
 
 @pytest.mark.parametrize("name", FORK_DRAWS)
-def test_a_fork_shares_no_randomness(name: str) -> None:
-    assert shared(FORK_DRAWS[name]) == set()
-
-
-@pytest.mark.parametrize("name", FORK_DRAWS)
-def test_a_fork_without_hooks_shares_no_randomness(name: str) -> None:
-    assert shared(FORK_DRAWS[name], native_fork) == set()
-
-
-@pytest.mark.parametrize("name", FORK_DRAWS)
-def test_a_source_that_trusts_fork_hooks_is_detected(
+def test_a_fork_shares_no_randomness_even_without_hooks(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (rng, noise):
+    for fork in (os.fork, native_fork):
+        assert shared(FORK_DRAWS[name], fork) == set()
+    for module in (rng, noise):  # a source that trusts fork hooks
         monkeypatch.setattr(module, "HERE", True)
     assert shared(FORK_DRAWS[name], native_fork)
 
 
-@by_day(2)
-@pytest.mark.parametrize("name", FORK_DRAWS)
+@pytest.mark.parametrize("name", ["words", "one by one"])
 def test_without_a_wiped_page_the_process_id_is_compared(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,27 +96,24 @@ def test_without_a_wiped_page_the_process_id_is_compared(
     numbered.value = True
     for module in (forks, rng, noise):
         monkeypatch.setattr(module, "HERE", numbered)
-    assert shared(FORK_DRAWS[name], native_fork) == set()
-    assert shared(FORK_DRAWS[name], os.fork) == set()
-
-
-def test_a_reused_process_id_is_another_process() -> None:
-    numbered = forks._Process()
-    numbered.value = True
-    assert numbered
+    for fork in (native_fork, os.fork):
+        assert shared(FORK_DRAWS[name], fork) == set()
+    # A reused process id is another process.
     assert in_child(lambda: [bool(numbered), numbered._home == []]) == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("owner", "name", "value"),
+    [
+        (forks, "_NO_ADVICE", 0),  # advice that every system accepts
+        (forks, "_WIPE_ON_FORK", -1),  # advice that the kernel does not know
+        (sys, "platform", "somewhere else"),
+    ],
+)
 def test_advice_that_an_emulator_ignores_is_not_relied_on(
-    monkeypatch: pytest.MonkeyPatch,
+    owner: object, name: str, value: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forks, "_NO_ADVICE", 0)  # advice that every system accepts
-    assert isinstance(forks._mark(), forks._Process)
-    monkeypatch.undo()
-    monkeypatch.setattr(forks, "_WIPE_ON_FORK", -1)  # advice that the kernel does not know
-    assert isinstance(forks._mark(), forks._Process)
-    monkeypatch.undo()
-    monkeypatch.setattr(sys, "platform", "somewhere else")
+    monkeypatch.setattr(owner, name, value)
     assert isinstance(forks._mark(), forks._Process)
 
 
@@ -216,28 +202,21 @@ def test_a_forget_function_that_raises_is_called_again_at_the_next_draw() -> Non
 
 def drawn_across_a_fork(act: Callable[[Reservoir, Draw], list[int]], fork: Fork) -> set[int]:
     r"""Return common values of a parent and a child forked during the draw of a reservoir."""
-    reader, writer = os.pipe()
-    forked: list[int] = []
+    values: list[int] = []
 
-    def draw(count: int) -> Integers:
-        words = SystemRng().words(count).view(np.int64)
-        if not forked:  # as by a signal handler that interrupts the draw
-            forked.append(fork())
-        return words
+    def fork_within_a_draw() -> int:
+        forked: list[int] = []
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        values = act(Reservoir(), draw)
-    if forked[0] == 0:
-        try:
-            os.write(writer, json.dumps(values).encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as answer:
-        child = json.loads(answer.read())
-    os.waitpid(forked[0], 0)
-    return set(values) & set(child)
+        def draw(count: int) -> Integers:
+            words = SystemRng().words(count).view(np.int64)
+            if not forked:  # as by a signal handler that interrupts the draw
+                forked.append(fork())
+            return words
+
+        values.extend(act(Reservoir(), draw))
+        return forked[0]
+
+    return set(in_child(lambda: values, fork=fork_within_a_draw)) & set(values)
 
 
 REFILLS: dict[str, Callable[[Reservoir, Draw], list[int]]] = {

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore import (
-    DiscreteGaussian,
     DiscreteLaplace,
     InvalidParameter,
     Mechanism,
@@ -24,7 +23,6 @@ from dpcore import (
     SeededRng,
     Sensitivity,
     Unit,
-    Unrepresentable,
 )
 
 LAPLACE = DiscreteLaplace(scale=10)
@@ -42,32 +40,20 @@ def test_a_scope_is_read_from_text() -> None:
     assert eval(repr(scope)) == scope  # noqa: S307 - what a repr is for
 
 
-SENSITIVITIES = [
-    Sensitivity(1),
-    Sensitivity(2**70),
-    Sensitivity.l1(3),
-    Sensitivity.l2_squared(3),
-    Sensitivity.box((1, 2)),
-    Sensitivity.box((5,)),
-]
-
-
-@pytest.mark.parametrize("sensitivity", SENSITIVITIES, ids=repr)
-def test_a_sensitivity_is_a_value(sensitivity: Sensitivity) -> None:
-    assert eval(repr(sensitivity)) == sensitivity  # noqa: S307 - what a repr is for
-    assert pickle.loads(pickle.dumps(sensitivity)) == sensitivity  # noqa: S301 - our own bytes
-    assert [other for other in SENSITIVITIES if other == sensitivity] == [sensitivity]
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        sensitivity.amount = 9  # type: ignore[misc]  # deliberately of the wrong type
-
-
-def test_a_mechanism_is_a_value_without_an_epsilon() -> None:
-    assert eval(repr(MECHANISM)) == MECHANISM  # noqa: S307 - what a repr is for
-    assert hash(copy.deepcopy(MECHANISM)) == hash(MECHANISM)
-    assert dataclasses.replace(MECHANISM, scope=Scope(unit=Unit.USER)) != MECHANISM
-    assert dataclasses.replace(MECHANISM, sensitivity=Sensitivity.l1(1)) != MECHANISM
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        MECHANISM.noise = DiscreteGaussian(sigma_squared=1)  # type: ignore[misc]  # deliberately of the wrong type
+def test_sensitivities_and_mechanisms_are_values_without_an_epsilon() -> None:
+    values: list[Any] = [
+        *(Sensitivity(1), Sensitivity(2**70), Sensitivity.l1(3), Sensitivity.l2_squared(3)),
+        *(Sensitivity.box((1, 2)), Sensitivity.box((5,))),
+        *(MECHANISM, VECTOR, dataclasses.replace(MECHANISM, scope=Scope(unit=Unit.USER))),
+    ]
+    for value in values:
+        assert eval(repr(value)) == value  # noqa: S307 - what a repr is for
+        copied = pickle.loads(pickle.dumps(value))  # noqa: S301 - our own bytes
+        assert (copied, hash(copy.deepcopy(value))) == (value, hash(value))
+        assert values.count(value) == 1
+        for field in dataclasses.fields(value):
+            with pytest.raises(dataclasses.FrozenInstanceError):
+                setattr(value, field.name, 9)
     public = {name for name in dir(MECHANISM) if not name.startswith("_")}
     assert public == {"noise", "release", "scope", "sensitivity"}
 
@@ -89,19 +75,6 @@ def test_an_array_is_released_with_one_draw_per_entry(dtype: str, shape: tuple[i
     drawn = LAPLACE.sample(shape, rng=SeededRng(5))
     assert (np.asarray(noisy) - 100).tolist() == drawn.tolist()
     assert np.all(value == 100)
-
-
-@pytest.mark.parametrize("value", [[1, True], [1, 2.0], [1, "2"], [[1], [2, 3]], [1, None], "12"])
-def test_a_list_of_anything_but_integers_is_refused(value: Any) -> None:
-    with pytest.raises(InvalidParameter, match=r"^value = "):
-        VECTOR.release(value)
-
-
-def test_a_list_with_a_number_too_large_is_refused() -> None:
-    with pytest.raises(Unrepresentable, match="2\\^62"):
-        VECTOR.release([1, 2**62])
-    with pytest.raises(Unrepresentable, match="2\\^62"):
-        VECTOR.release([1, -(2**80)])
 
 
 SHAPES: list[Any] = [(), (0,), (1,), (2,), (3,), (1, 2), (2, 1), (2, 2)]
@@ -129,7 +102,7 @@ def released_shapes(sensitivity: Sensitivity) -> list[tuple[int, ...]]:
     return found
 
 
-def test_a_release_must_have_the_shape_of_its_sensitivity() -> None:
+def test_a_release_must_have_the_shape_of_its_sensitivity(monkeypatch: pytest.MonkeyPatch) -> None:
     assert released_shapes(Sensitivity(1)) == [()]
     assert released_shapes(Sensitivity.box((1, 1))) == [(2,)]
     assert released_shapes(Sensitivity.box((5,))) == [(), (1,)]
@@ -137,9 +110,6 @@ def test_a_release_must_have_the_shape_of_its_sensitivity() -> None:
     # These guarantees are maxima over all divisions of the sensitivity among any number of entries.
     assert released_shapes(Sensitivity.l1(1)) == SHAPES
     assert released_shapes(Sensitivity.l2_squared(3)) == SHAPES
-
-
-def test_without_the_check_wrong_shapes_would_be_released(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Mechanism, "_must_fit", lambda self, value, shape: None)
     assert released_shapes(Sensitivity(1)) == SHAPES
 
@@ -153,31 +123,15 @@ def test_two_releases_share_no_noise() -> None:
     assert len(set(released)) == 1500
 
 
-@pytest.mark.parametrize(
-    ("honest", "exact"),
-    [(1, 1), (Fraction(1, 3), Fraction(1, 3)), (0.1, Fraction(1, 10)), ("1/2", Fraction(1, 2))],
-)
-def test_the_share_of_honest_noise_is_exact_or_refused(honest: Any, exact: Fraction) -> None:
-    # A float must not stay a float in a record: it is read by its decimal form, or refused.
-    try:
-        record: Release | None = Release(mechanism=MECHANISM, batch="a", honest=honest)
-    except InvalidParameter:
-        record = None
-    if record is None:
-        assert not isinstance(honest, (int, Fraction))
-        return
-    assert isinstance(record.honest, Fraction)
-    assert record.honest == exact
-
-
-def test_masked_entries_are_refused() -> None:
-    # numpy's minimum skips them, so the check of the range would too.
-    for hidden in (5, 2**63 - 1):
-        value = np.ma.masked_array([1, 2, hidden], mask=[False, False, True])
-        with pytest.raises(InvalidParameter, match="must not have masked entries"):
-            VECTOR.release(value)
-    whole = np.ma.masked_array([1, 2, 5], mask=[False, False, False])
-    assert (
-        VECTOR.release(whole, rng=SeededRng(1)).tolist()
-        == VECTOR.release(np.array([1, 2, 5]), rng=SeededRng(1)).tolist()
-    )
+def test_the_share_of_honest_noise_is_exact() -> None:
+    # A float must not stay a float in a record: it is read by its decimal form.
+    shares: list[tuple[Any, Fraction]] = [
+        (1, Fraction(1)),
+        (Fraction(1, 3), Fraction(1, 3)),
+        (0.1, Fraction(1, 10)),
+        ("1/2", Fraction(1, 2)),
+    ]
+    for honest, exact in shares:
+        record = Release(mechanism=MECHANISM, batch="a", honest=honest)
+        assert isinstance(record.honest, Fraction)
+        assert record.honest == exact

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 import signal
-import threading
 import time
 from collections.abc import Callable
 from fractions import Fraction
@@ -18,7 +16,6 @@ import dpcore
 from dpcore import InvalidParameter, PolyaDifference
 from dpcore.analysis import contour_sums as laplace_sum
 from dpcore.analysis.polya_integral import Integrand, integral
-from dpcore.cli.app import run
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.support.dpcore.mutants import mutated
 
@@ -114,22 +111,3 @@ def test_only_one_module_calls_flints_integral() -> None:
     files = [file for package in packages for file in (root / package).rglob("*.py")]
     callers = [file.name for file in files if "acb.integral(" in file.read_text("utf-8")]
     assert callers == ["polya_integral.py"]
-
-
-def test_a_command_interrupted_within_an_integral_gives_exit_code_130(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def slow(*given: object, **more: object) -> acb:
-        timer = threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT))
-        timer.start()
-        while True:
-            ours(lambda z, _: z.exp().sin() * z)
-
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        monkeypatch.setattr("dpcore.analysis.polya_integral.integral", slow)
-        code = run(["pmf", "polya-difference:shape=1221/997,scale=4/7", "5000"])
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert code == 130
-    assert capfd.readouterr() == ("", "")

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 from dpcore import DiscreteGaussian, DiscreteLaplace, Noise
-from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import FLOAT_ERROR
 from tests.day_and_nightly import by_day
@@ -97,16 +96,10 @@ ANY: dict[str, st.SearchStrategy[Noise]] = {
     "Laplace": octaves(-19, 45).map(lambda s: DiscreteLaplace(scale=s)),
     "Gaussian": octaves(-39, 91).map(lambda v: DiscreteGaussian(sigma_squared=v)),
     "Skellam": octaves(-29, 14).map(lambda v: Skellam(variance=v)),
-    "sum": st.builds(
-        lambda n, v: DiscreteGaussianSum(count=n, sigma_squared=v.limit_denominator(1000)),
-        st.integers(1, 40),
-        octaves(-2, 6),
-    ),
 }
-SLOW = pytest.param("sum", marks=pytest.mark.nightly)
 
 
-@pytest.mark.parametrize("law", ["Laplace", "Gaussian", "Skellam", SLOW])
+@pytest.mark.parametrize("law", ANY)
 @given(st.data(), st.floats(0, 760), st.sampled_from([1, -1]), st.sampled_from(FUNCTIONS))
 def test_floats_at_random_parameters_are_within_their_error(
     law: str, data: st.DataObject, nats: float, sign: int, function: str
@@ -212,9 +205,3 @@ def test_rational_levels_are_decided_at_any_depth(noise: Noise) -> None:
             if 0 < below < 1:
                 assert noise.quantile(below) == k
                 assert noise.quantile(below + Fraction(1, 1 << 380)) == k + 1
-
-
-@pytest.mark.nightly
-@given(st.floats(0, 1, exclude_min=True, exclude_max=True), st.sampled_from(NARROW))
-def test_quantiles_at_random_levels_are_exact(p: float, noise: Noise) -> None:
-    assert wrong_quantiles(noise, [p]) == []

@@ -77,30 +77,21 @@ def test_bounds_as_json_are_never_minus_zero(capsys: Capture) -> None:
     [
         (["sample", "laplace"], "NOISE = laplace: must start with one of discrete-laplace"),
         (["sample", "discrete-laplace:scale=0"], "NOISE = discrete-laplace:scale=0: scale must be"),
-        (["sample", LAPLACE, "-n", "-5"], "-n = -5: must be a whole number >= 0"),
         (["sample", LAPLACE, "-n", "1.5"], "-n = 1.5: must be a whole number >= 0"),
-        (["sample", LAPLACE, "-n", "nan"], "-n = nan: must be a whole number >= 0"),
         (["sample", LAPLACE, "-n", "1e30"], "-n = 1000000000000000000000000000000: does not fit"),
         (["sample", LAPLACE, "--seed", "-1"], "--seed = -1: must be a whole number >= 0"),
-        (["sample", LAPLACE, "--seed", "x"], "--seed = x: must be a whole number >= 0"),
         (["sample"], "Missing argument 'NOISE'; see dpcore sample --help"),
-        (["pmf", LAPLACE], "Missing argument"),
-        (["pmf", LAPLACE, "1.5"], "K = 1.5: must be a whole number"),
         (["pmf", LAPLACE, "--nosuch"], "K = --nosuch: must be a whole number, e.g. 10"),
         (["pmf", LAPLACE, "1", "--bits", "0"], "--bits = 0: must be a whole number from 8 to 2^20"),
-        (["pmf", LAPLACE, "1", "--bits", "x"], "--bits = x: must be a whole number from 8"),
-        (["nosuch"], "No such command 'nosuch'; see dpcore --help"),
         (["smaple"], "No such command 'smaple': did you mean sample? see dpcore --help"),
-        (["bugdet"], "No such command 'bugdet': did you mean budget? see dpcore --help"),
         (["audit", "count", "--pair", "0"], "requires 2 arguments; see dpcore audit --help"),
-        (["release", "sum", "x.csv", "--user"], "requires an argument; see dpcore release sum --h"),
-        (["ledger", "create"], "No such command 'create'; the commands are open, charge, show,"),
         (["ledger", "spend"], "No such command 'spend'; the commands are open, charge, show, "),
         (["--nosuch"], "No such option: --nosuch"),
+        (["pmf", LAPLACE, "0", "--within", "0"], "--within = 0"),
+        (["pmf", LAPLACE, "0", "--within", "1/2"], "--within = 1/2"),
+        (["pmf", LAPLACE, "0", "--within", "1e309"], "--within = 1"),
         (["budget", "dpsgd", "--steps", "1"], "--steps (Possible options: --rounds);"),
-        (["budget", "dpsgd", "--sample-rate", "1"], "(Possible options: --batch-size);"),
         (["budget", "epsilon", "--sampling-rate", "1"], "(Possible options: --poisson);"),
-        (["budget", "epsilon", "--sigma", "1"], "--sigma (Possible options: --noise);"),
         (["audit", "count", "--epsilon", "1"], "--epsilon (Possible options: --claim);"),
         (["bandit", "run", "cz/easy", "--trials", "3"], "(Possible options: --instances);"),
         (["release", "mean", "x.csv", "--by", "city"], "No such option: --by; see dpcore release"),
@@ -141,7 +132,7 @@ def test_a_bug_never_looks_like_a_verdict(capsys: Capture, monkeypatch: pytest.M
     assert f"RuntimeError: slip in {LAPLACE} at test_app.py:" in line
 
 
-@pytest.mark.parametrize("words", [["sample", LAPLACE, "-n", "1"], ["--help"], ["--version"]])
+@pytest.mark.parametrize("words", [["sample", LAPLACE, "-n", "1"], ["--help"]])
 def test_a_closed_pipe_gives_exit_code_141_silently(words: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
@@ -177,23 +168,20 @@ def test_a_full_disk_gives_a_one_line_error_and_exit_code_2(words: list[str]) ->
     assert err == b"error: standard output: No space left on device\n"
 
 
-def test_closed_streams_are_not_an_error() -> None:
-    command = f"{sys.executable} -c '{START}' sample {LAPLACE} >&- 2>&-".replace(
-        repr(str(ROOT)), f'"{ROOT}"'
-    )
-    assert subprocess.run(["sh", "-c", command], check=False).returncode == 0
-
-
-@pytest.mark.parametrize("closed", ["<&-", "<&- >&-"])
-def test_a_closed_standard_input_is_read_as_empty(closed: str) -> None:
-    code = START.replace(repr(str(ROOT)), f'"{ROOT}"')
-    done = subprocess.run(
-        ["sh", "-c", f"{sys.executable} -c '{code}' verify - {closed}"],
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert b"error: FILE = -: is not a certificate" in done.stderr
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (f"sample {LAPLACE} >&- 2>&-", 0, ""),
+        ("verify - <&-", 2, "error: FILE = -: is not a certificate"),
+        ("verify - <&- >&-", 2, "error: FILE = -: is not a certificate"),
+    ],
+)
+def test_closed_streams_are_empty_and_not_an_error(words: str, code: int, said: str) -> None:
+    begin = START.replace(repr(str(ROOT)), f'"{ROOT}"')
+    command = ["sh", "-c", f"{sys.executable} -c '{begin}' {words}"]
+    done = subprocess.run(command, capture_output=True, check=False, text=True)
+    assert done.returncode == code
+    assert said in done.stderr
 
 
 def busy(seconds: float) -> None:
@@ -210,14 +198,6 @@ def test_a_computation_is_stopped_only_beyond_its_time_limit() -> None:
         busy(0.01)
     assert signal.getsignal(signal.SIGPROF) == before
     assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
-
-
-def test_a_command_has_a_default_time_limit(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["--noise", "polya-difference:shape=0.9", "--rounds", "100000", "--epsilon", "0.01"]
-    answer = typed(capsys, "budget", "calibrate", *asked, "--delta", "1e-12", "--within", "1")
-    assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith("error: no answer within 1 s of processor time")
-    assert answer.err.count("\n") == 1
 
 
 def test_draws_have_no_default_time_limit(
@@ -239,13 +219,6 @@ def test_draws_have_no_default_time_limit(
     assert limits == [7, 60]
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "1/2", "nan", "1e309", ""])
-def test_an_invalid_time_limit_is_refused(value: str, capsys: pytest.CaptureFixture[str]) -> None:
-    answer = typed(capsys, "pmf", "discrete-laplace:scale=1", "0", "--within", value)
-    assert answer.code == 2
-    assert answer.err.startswith("error: --within = ")
-
-
 INTERRUPTED_IMPORT = """
 import sys
 from dpcore.__main__ import main
@@ -265,46 +238,38 @@ def test_ctrl_c_while_the_command_is_imported_gives_its_exit_code() -> None:
     assert 'dpcore = "dpcore.__main__:main"' in (ROOT / "pyproject.toml").read_text("utf-8")
 
 
-DRAW = ["sample", LAPLACE, "--seed", "1"]
-LEFT_OVER = [
-    *("", "_", "1", "nonsense", "bash_source", "complete_", "source_nonsense", "\x1b[31m_bash"),
-    *("complete_bash", "complete_bash ", "x_complete_bash"),
-]
-
-
-@pytest.mark.parametrize("left", LEFT_OVER)
-def test_an_invalid_completion_request_is_ignored(
-    left: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    assert dpcore.cli.app.run(DRAW) == 0
-    wanted = capsys.readouterr()
-    monkeypatch.setenv("_DPCORE_COMPLETE", left)
-    assert dpcore.cli.app.run(DRAW) == 0
-    assert capsys.readouterr() == wanted
-
-
-def test_a_completion_request_of_a_shell_is_answered(
+def test_only_a_valid_completion_request_of_a_shell_is_answered(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
+    draw = ["sample", LAPLACE, "--seed", "1"]
+    assert dpcore.cli.app.run(draw) == 0
+    wanted = capsys.readouterr()
+    invalid = (
+        "",
+        "_",
+        "nonsense",
+        "\x1b[31m_bash",
+        "complete_bash",
+        "complete_bash ",
+        "bash_source",
+    )
+    for left in invalid:  # a valid one has two other variables
+        monkeypatch.setenv("_DPCORE_COMPLETE", left)
+        assert dpcore.cli.app.run(draw) == 0
+        assert capsys.readouterr() == wanted
+    with monkeypatch.context() as trusting:
+        trusting.setattr(dpcore.cli.app, "_ignore_wrong_variables", lambda: None)
+        trusting.setenv("_DPCORE_COMPLETE", "complete_bash")
+        assert dpcore.cli.app.run(draw) == DEFECT
+        trusting.delenv("_DPCORE_COMPLETE")
+        trusting.setenv("COLUMNS", "99999999999999999999")
+        assert dpcore.cli.app.run(["--help"]) == DEFECT
+        capsys.readouterr()
     monkeypatch.setenv("_DPCORE_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", "dpcore sam")
     monkeypatch.setenv("COMP_CWORD", "1")
     assert dpcore.cli.app.run([]) == 0
     assert capsys.readouterr().out == "sample\n"
-
-
-def test_trusting_environment_variables_is_detected(
-    monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    monkeypatch.setattr(dpcore.cli.app, "_ignore_wrong_variables", lambda: None)
-    monkeypatch.setenv("_DPCORE_COMPLETE", "nonsense")
-    assert dpcore.cli.app.run(DRAW) != 0
-    monkeypatch.setenv("_DPCORE_COMPLETE", "complete_bash")
-    assert dpcore.cli.app.run(DRAW) == DEFECT
-    monkeypatch.delenv("_DPCORE_COMPLETE")
-    monkeypatch.setenv("COLUMNS", "99999999999999999999")
-    assert dpcore.cli.app.run(["--help"]) == DEFECT
-    capsys.readouterr()
 
 
 def test_the_page_of_exit_codes_lists_those_that_commands_use() -> None:

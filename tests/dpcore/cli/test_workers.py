@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -18,17 +19,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import positive_rational
 from tests.day_and_nightly import by_day, effort
 from tests.support.bandits.command import MAIN, ROOT
-from tests.support.run_command import python
-
-PARENT = f"""
-import os, sys, time
-sys.path.insert(0, {str(ROOT)!r})
-from dpcore.cli.workers import in_processes
-def waits(name):
-    open(name, "w").write(str(os.getpid()))
-    time.sleep(60)
-[*in_processes(waits, [("one",), ("two",)], 2)]
-"""
 
 
 def wait_for(what: Callable[[], bool], seconds: float = 30) -> bool:
@@ -36,27 +26,6 @@ def wait_for(what: Callable[[], bool], seconds: float = 30) -> bool:
     while not what() and time.monotonic() < late:
         time.sleep(0.05)
     return what()
-
-
-def runs(process: int) -> bool:
-    # A process that ended and was not waited for is in state Z.
-    try:
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc who is alive")
-def test_workers_of_a_killed_parent_end(tmp_path: Path) -> None:
-    parent = subprocess.Popen([sys.executable, "-c", PARENT], cwd=tmp_path)
-    places = [tmp_path / "one", tmp_path / "two"]
-    assert wait_for(lambda: all(place.exists() and place.read_text() for place in places))
-    workers = [int(place.read_text()) for place in places]
-    assert all(map(runs, workers))
-    parent.kill()
-    parent.wait()
-    assert wait_for(lambda: not any(map(runs, workers)), 10)
 
 
 # Creates a file as soon as a worker was started, long before the worker is ready.
@@ -86,13 +55,13 @@ def of_session(leader: int) -> list[int]:
     return found
 
 
-@by_day(1)
+@by_day(2)
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc who is alive")
-@pytest.mark.parametrize("wait", [0.3, 0, 0.8])
-@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGKILL])
-def test_starting_workers_of_a_killed_parent_end(
-    tmp_path: Path, by: signal.Signals, wait: float
-) -> None:
+@pytest.mark.parametrize(
+    ("by", "wait"),  # after so long the workers are still starting, or (the last row) at work
+    [*product([signal.SIGTERM, signal.SIGKILL], [0.3, 0, 0.8]), (signal.SIGKILL, 3)],
+)
+def test_workers_of_a_killed_parent_end(tmp_path: Path, by: signal.Signals, wait: float) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", STARTING],
         cwd=tmp_path,
@@ -122,55 +91,14 @@ def test_calls_are_dispatched_at_most_the_stated_number_ahead() -> None:
     assert not ahead.ended
 
 
-def test_all_calls_are_made_in_order() -> None:
+def test_calls_are_made_in_order_and_errors_are_distinguished_from_a_lost_worker() -> None:
     calls = ((each, 1) for each in range(40))
     assert [*in_processes(max, calls, 2)] == [max(each, 1) for each in range(40)]
-
-
-def test_an_error_of_a_call_is_distinguished_from_a_lost_worker() -> None:
     with pytest.raises(InvalidParameter, match="scale = 0"):
         [*in_processes(positive_rational, [("scale", 0, "no noise")] * 2, 2)]
     with pytest.raises(WorkerLost, match="ZeroDivisionError") as caught:
         [*in_processes(divmod, [(1, 0)] * 2, 2)]
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
-
-
-# joblib's thread is held after each result until work is cancelled: a call that the result allowed
-# it to send is then on no worker's queue yet.
-GIVES_UP = """
-import sys, threading, time
-from joblib.externals.loky import process_executor
-from dpcore.cli import workers
-manager = process_executor._ExecutorManagerThread
-take = manager.process_result_item
-def slowly(self, item):
-    take(self, item)
-    late = time.monotonic() + 2
-    while not self.executor_flags.shutdown and time.monotonic() < late:
-        time.sleep(0.001)
-manager.process_result_item = slowly
-told = []
-threading.excepthook = lambda args: told.append(args.exc_type.__name__)
-if sys.argv[1] == "theirs":
-    workers._backend = lambda: None
-running = workers.in_processes(pow, ((each, 2) for each in range(1000)), 2)
-assert next(running) == 0
-running.close()
-for thread in threading.enumerate():
-    if thread.name == "ExecutorManagerThread":
-        thread.join(20)
-print(told)
-"""
-
-
-@by_day(1)
-@pytest.mark.parametrize(("whose", "told"), [("ours", []), ("theirs", ["KeyError"])])
-def test_cancelled_work_leaves_no_traceback_of_joblib(whose: str, told: list[str]) -> None:
-    found = python("-c", GIVES_UP, whose)
-    assert found.stdout == f"{told}\n"
-    # On a busy machine joblib's resource tracker may find that a semaphore was already removed.
-    assert "Traceback" not in found.stderr
-    assert found.stderr.count("\n") == 2 * found.stderr.count("UserWarning: resource_tracker")
 
 
 # Prints a line when the workers are about to start; earlier output is Python's own.

@@ -21,7 +21,6 @@ from tests.support.dpcore import mpmath_precision
 from tests.support.dpcore.mutants import mutated
 from tests.support.enumerate_random_choices import coarser
 from tests.support.laws import (
-    EXAMPLES,
     LAWS,
     NOISES,
     WIDE,
@@ -50,81 +49,28 @@ def test_enclosures_contain_the_values_of_mpmath(noise: Noise, function: str) ->
             enclosure = getattr(noise, f"enclose_{function}")(k)
             assert mpmath_precision.holds(enclosure, second(noise, function, k)), k
             assert tight(enclosure, 127), k
-
-
-def pieces(noise: Noise, first: int, last: int) -> list[Enclosure]:
-    r"""Return the masses from first to last, and the mass below and above."""
-    inner = [noise.enclose_pmf(k, 64) for k in range(first, last + 1)]
-    return [noise.enclose_cdf(first - 1, 64), *inner, noise.enclose_sf(last, 64)]
-
-
-def add_up_to_one(parts: list[Enclosure]) -> bool:
-    held = [coarser(part, 200) for part in parts]
-    return sum(part.lower for part in held) <= 1 <= sum(part.upper for part in held)
+            if function == "sf" and spelled(noise, -k):
+                tail = second(noise, "cdf", -abs(k) - 1) + second(noise, "sf", abs(k))
+                assert mpmath_precision.holds(noise.enclose_tail(abs(k)), tail), k
+                assert noise.tail(abs(k)) >= noise.enclose_tail(abs(k)).upper
 
 
 @by_day(6)
 @pytest.mark.parametrize("noise", cases(NOISES), ids=repr)
-def test_the_total_mass_is_one(noise: Noise) -> None:
+def test_the_total_mass_is_one_and_log_concave_if_the_law_says_so(noise: Noise) -> None:
     far = min(3 * reach(noise), 40 if reach(noise) < WIDE else 5)
-    assert add_up_to_one(pieces(noise, centre(noise) - far, centre(noise) + far))
-
-
-def test_a_missing_tail_or_value_is_detected() -> None:
-    for row in EXAMPLES:
-        noise = next(n for n in LAWS[row].GRID if 1 < reach(n) < 1000)
-        parts = pieces(noise, centre(noise), centre(noise) + 5)
-        for forgotten in (0, 1, -1):
-            if parts[forgotten].lower > Fraction(1, 1 << 40):
-                assert not add_up_to_one([p for p in parts if p is not parts[forgotten]])
-
-
-def disagreements(noise: Noise, k: int) -> list[str]:
-    r"""Return contradictions between P(X <= k), P(X > k), P(X = k) and P(|X| > |k|)."""
-    below, above = noise.enclose_cdf(k), noise.enclose_sf(k)
-    step, before = noise.enclose_pmf(k), noise.enclose_sf(k - 1)
-    low, high = noise.enclose_cdf(-abs(k) - 1), noise.enclose_sf(abs(k))
-    tail = noise.enclose_tail(abs(k))
-    mirrored = noise.enclose_pmf(-k) == step and noise.enclose_cdf(-k - 1).overlaps(above)
-    found = {
-        "cdf + sf = 1": Enclosure(below.lower + above.lower, below.upper + above.upper).overlaps(
-            Enclosure.exactly(1)
-        ),
-        "pmf = sf(k-1) - sf(k)": step.overlaps(
-            Enclosure(before.lower - above.upper, before.upper - above.lower)
-        ),
-        "tail = sf + cdf": tail.overlaps(Enclosure(low.lower + high.lower, low.upper + high.upper)),
-        "tail is rounded up": noise.tail(abs(k)) >= tail.upper,
-        "symmetry": mirrored or not noise.symmetric,
-    }
-    return [name for name, right in found.items() if not right]
-
-
-@by_day(6)
-@pytest.mark.parametrize("noise", cases(NOISES, every=4), ids=repr)
-def test_the_functions_agree_with_each_other(noise: Noise) -> None:
-    wide, middle = reach(noise), centre(noise)
-    near = {0, 1, -1, 5 * wide} if wide < WIDE else {0, 2 * wide}
-    for k in sorted({*near, *(middle + off for off in near)}):
-        if spelled(noise, k) and spelled(noise, -k):
-            assert disagreements(noise, k) == [], k
-
-
-def bends_up(noise: Noise, k: int) -> bool:
-    r"""Whether P(X = k)^2 < P(X = k-1) P(X = k+1) for certain."""
-    left, middle, right = (noise.enclose_pmf(j) for j in (k - 1, k, k + 1))
-    return Fraction(middle.upper) ** 2 < Fraction(left.lower) * Fraction(right.lower)
-
-
-@by_day(6)
-@pytest.mark.parametrize("noise", cases(NOISES), ids=repr)
-def test_laws_are_log_concave_if_they_say_so(noise: Noise) -> None:
-    if not noise.log_concave:
-        return
+    first, last = centre(noise) - far, centre(noise) + far
+    inner = [noise.enclose_pmf(k, 64) for k in range(first, last + 1)]
+    parts = [noise.enclose_cdf(first - 1, 64), *inner, noise.enclose_sf(last, 64)]
+    held = [coarser(part, 200) for part in parts]
+    assert sum(part.lower for part in held) <= 1 <= sum(part.upper for part in held)
+    largest = max(part.lower for part in held)
+    assert sum(part.upper for part in held) - largest < 1  # the largest part is necessary
     wide, middle = reach(noise), centre(noise)
     for k in {0, 1, 2, wide, middle, middle - wide, middle + 3 * wide}:
-        if spelled(noise, k) and spelled(noise, k + 1):
-            assert not bends_up(noise, k)
+        if noise.log_concave and spelled(noise, k) and spelled(noise, k + 1):
+            left, here, right = (noise.enclose_pmf(j) for j in (k - 1, k, k + 1))
+            assert Fraction(here.upper) ** 2 >= Fraction(left.lower) * Fraction(right.lower)
 
 
 @by_day(6)
@@ -246,7 +192,12 @@ def shares(noise: Divisible) -> list[tuple[int, Noise]]:
     return found
 
 
-SMALL = [n for n in NOISES if isinstance(n, Divisible) and reach(n) < 16]
+# Not with next to no noise, whatever the number of shares.
+SMALL = [
+    noise
+    for noise in NOISES
+    if isinstance(noise, Divisible) and reach(noise) < 16 and noise.tail(0) > 0.001
+]
 
 
 @by_day(2)
@@ -274,8 +225,6 @@ def test_sums_of_draws_have_the_law_of_the_sum(share: Noise) -> None:
 def test_one_share_more_or_less_is_detected(law: str) -> None:
     checked = 0
     for noise in (n for n in SMALL if n.name == law):
-        if noise.enclose_pmf(0).lower > Fraction(999, 1000):
-            continue  # next to no noise, whatever the number of shares
         for parties, share in shares(noise):
             if refuted(noise, share, parties) == []:
                 checked += 1
@@ -286,8 +235,8 @@ def test_one_share_more_or_less_is_detected(law: str) -> None:
     assert checked >= 2, "no share of this law was added up"
 
 
-@pytest.mark.parametrize("v", ["1/100", "1/4", "1", "15.99", "16", "100"])
-@pytest.mark.parametrize("order", ["-2", "0", "1/10", "1", "7/2", "20"])
+@pytest.mark.parametrize("v", ["1/100", "1/4", "15.99", "16"])
+@pytest.mark.parametrize("order", ["-2", "0", "7/2", "20"])
 def test_log_moments_agree_with_mpmath(v: str, order: str) -> None:
     variance, c = Fraction(v), Fraction(order)
     with mpmath_precision.digits(60):

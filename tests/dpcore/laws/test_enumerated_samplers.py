@@ -9,7 +9,7 @@ import pytest
 
 from dpcore import SeededRng
 from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
-from dpcore.laws.poisson_and_binomial import Binomial, Poisson
+from dpcore.laws.poisson_and_binomial import Poisson
 from dpcore.noise import Noise
 from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated, rewired
@@ -18,18 +18,16 @@ from tests.support.dpcore.sampler_layers import Layer
 from tests.support.enumerate_random_choices import Forking, alike
 from tests.support.laws import centre, reach
 
-
-def late(place: int, by_day: int) -> Any:
-    return pytest.mark.nightly if place >= by_day else ()
-
-
+NIGHTLY: dict[bool, Any] = {True: pytest.mark.nightly, False: ()}
 CASES = [
-    pytest.param(layer, case, marks=late(place, layer.by_day), id=f"{layer.name}: {case}")
+    pytest.param(layer, case, marks=NIGHTLY[place >= layer.by_day], id=f"{layer.name}: {case}")
     for layer in LAYERS
     for place, case in enumerate(layer.cases)
 ]
 MUTANTS = [
-    pytest.param(layer, name, marks=late(place, layer.mutants_by_day), id=f"{layer.name}: {name}")
+    pytest.param(
+        layer, name, marks=NIGHTLY[place >= layer.mutants_by_day], id=f"{layer.name}: {name}"
+    )
     for layer in LAYERS
     for place, name in enumerate(layer.mutants)
 ]
@@ -37,11 +35,6 @@ AFRESH = [
     pytest.param(layer, case, id=f"{layer.name}: {case}")
     for layer in LAYERS
     for case in layer.afresh
-]
-HARMLESS = [
-    pytest.param(layer, name, id=f"{layer.name}: {name}")
-    for layer in LAYERS
-    for name in layer.harmless
 ]
 
 
@@ -70,13 +63,6 @@ def sees(layer: Layer, mutant: Any) -> bool:
         return True  # it requests something that is not a choice
 
 
-@pytest.mark.parametrize(("layer", "name"), HARMLESS)
-def test_a_harmless_edit_keeps_the_law(layer: Layer, name: str) -> None:
-    *edit, case = layer.harmless[name]
-    law = layer.law(mutated(layer.code, *edit, **layer.stubs), case)
-    assert law.refuted(layer.mass(case), layer.values(case)) == []
-
-
 @pytest.mark.parametrize(("layer", "case"), AFRESH)
 def test_a_rejection_starts_an_independent_round(layer: Layer, case: Any) -> None:
     code = rewired(layer.code, **{**layer.stubs, **layer.short})
@@ -95,16 +81,11 @@ def test_a_sampler_that_remembers_a_rejection_is_detected() -> None:
     assert not alike(remembers, kind="proposal")
 
 
-LARGE: list[Noise] = [
-    Poisson(mean=2**80),
-    Binomial(trials=2**80, probability="1/3"),
-    pytest.param(
-        DiscreteGaussianSum(count=1 << 20, sigma_squared="1/3"), marks=pytest.mark.nightly
-    ),  # type: ignore[list-item]  # a noise as a parameter of a test
-]
-
-
-@pytest.mark.parametrize("noise", LARGE, ids=repr)
+@pytest.mark.parametrize(
+    "noise",
+    [Poisson(mean=2**80), DiscreteGaussianSum(count=1 << 20, sigma_squared="1/3")],
+    ids=repr,
+)
 def test_huge_parameters_are_sampled_by_inversion(noise: Noise) -> None:
     # Beyond 4096 draws the reference sampler uses one uniform real instead of the draws.
     drawn = [noise.sample_reference(SeededRng(seed)) for seed in range(3)]

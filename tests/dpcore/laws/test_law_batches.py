@@ -20,12 +20,11 @@ from dpcore import (
     Unrepresentable,
 )
 from dpcore.analysis.theta import ThetaSum
-from dpcore.laws import discrete_gaussian as module
 from dpcore.laws import polya
 from dpcore.laws.discrete_gaussian import GaussianSumBatch, deviation_from_gaussian
 from dpcore.laws.polya import LogJumps, Polya, PolyaDifference
 from dpcore.noise import batch_of
-from dpcore.numbers.enclosure import Enclosure, precision
+from dpcore.numbers.enclosure import Enclosure
 from dpcore.sampling.rng import below
 from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import by_day
@@ -34,10 +33,6 @@ from tests.support.dpcore import mpmath_precision
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.scripted_rng import Dealt, Digits
 from tests.support.laws import second
-
-
-def sampler(scale: Fraction) -> LogJumps:
-    return LogJumps(Fraction(1, 3), scale)
 
 
 class Scripted(Digits):
@@ -67,7 +62,7 @@ def chance(scale: Fraction, cell: int, size: int) -> Any:
 def contradictions(code: Callable[..., Any] = LogJumps.jumps) -> Iterator[Any]:
     with mpmath_precision.digits(230):
         for scale in (Fraction(1 << 20), Fraction(10**9, 7), Fraction(3)):
-            batch = sampler(scale)
+            batch = LogJumps(Fraction(1, 3), scale)
             last = batch._cells - 1
             for cell, run in ((0, 0), (1, 0), (last - 1, 0), (last, 0), (last, 1), (last, 5)):
                 for low in (0, (1 << 63) + (1 << 40) + 12345, (1 << 64) - 1):
@@ -88,13 +83,12 @@ def test_floats_never_contradict_the_exact_decision() -> None:
 
 
 JUMPS_MUTANTS = {
-    "no margin": ("_MARGIN * chance + _GRAIN", "0.0"),
     "never looks closer": ("np.flatnonzero(unsure).tolist()", "[]"),
     "wrong chance of a jump": ("run + 1)\n", "run + 0)\n"),
 }
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("name", JUMPS_MUTANTS)
 def test_a_mutant_of_the_jumps_is_detected(name: str) -> None:
     assert any(contradictions(mutated(LogJumps.jumps, *JUMPS_MUTANTS[name])))
@@ -102,7 +96,7 @@ def test_a_mutant_of_the_jumps_is_detected(name: str) -> None:
 
 def test_long_runs_are_counted_bit_by_bit() -> None:
     # A byte of zeros in the last cell: eight and more; two flips of one, then a zero.
-    batch, last = sampler(Fraction(3)), 2
+    batch, last = LogJumps(Fraction(1, 3), Fraction(3)), 2
 
     flips: list[int] = []
 
@@ -121,28 +115,21 @@ def test_long_runs_are_counted_bit_by_bit() -> None:
         assert batch.jumps(rng, 1).tolist() == [kept]
 
 
-def wrongly_kept(bound: int, code: Callable[..., Any] = below) -> bool:
+@pytest.mark.parametrize("bound", [1, 2, 3, 23, 58])
+def test_below_is_uniform(bound: int) -> None:
     # Half words of complete cycles are kept: the first one beyond them is drawn again.
     edge = (1 << 32) // bound * bound
     over = [edge, (1 << 32) - 1] if edge < 1 << 32 else []
-    halves = [*over, edge - 1, 0, 5, 6, 7, 8]
-    found: list[int] = code(Dealt(*(half << 32 for half in halves)), bound, 4).tolist()
-    return found != [bound - 1, 0, 5 % bound, 6 % bound]
-
-
-@pytest.mark.parametrize("bound", [1, 2, 3, 23, 58])
-def test_below_is_uniform(bound: int) -> None:
-    assert not wrongly_kept(bound)
-
-
-def test_a_biased_below_is_detected() -> None:
-    assert wrongly_kept(23, mutated(below, "halves < whole", "halves <= whole"))
-    assert wrongly_kept(23, mutated(below, "// bound * bound", ""))
+    halves = [half << 32 for half in (*over, edge - 1, 0, 5, 6, 7, 8)]
+    wanted = [bound - 1, 0, 5 % bound, 6 % bound]
+    assert below(Dealt(*halves), bound, 4).tolist() == wanted
+    for wrong in (("halves < whole", "halves <= whole"), ("// bound * bound", "")):
+        assert not over or mutated(below, *wrong)(Dealt(*halves), bound, 4).tolist() != wanted
 
 
 def test_jumps_agree_with_the_table_at_small_scales() -> None:
     # At scales where every value occurs: the table of the law and its jumps agree.
-    for scale in ("1/3", 3, "17/2"):
+    for scale in ("1/3", "17/2"):
         noise = Polya(shape="3/4", scale=scale)
         drawn = LogJumps(Fraction(3, 4), Fraction(scale)).draw(SeededRng(22), 100_000)
         assert worst(noise, drawn) > buy_alpha(f"Polya jumps at scale {scale}", "1e-9")
@@ -165,15 +152,6 @@ def test_a_batch_that_could_leave_int64_is_refused() -> None:
             batch_of(law(shape="1/2", scale=2**60))
     with pytest.raises(Unrepresentable):
         LogJumps(Fraction(1, 2**300), Fraction(2**59))
-
-
-@pytest.mark.nightly
-def test_single_draws_have_any_size() -> None:
-    for noise in (Polya(shape="1/3", scale=2**80), PolyaDifference(shape="3/2", scale=2**80)):
-        drawn = [noise.sample(rng=SeededRng(seed)) for seed in range(8)]
-        assert max(map(abs, drawn)) > 2**64
-    large = Polya(shape=5000, scale=2**80)
-    assert abs(large.sample(rng=SeededRng(1)) / (5000 * 2**80) - 1) < 0.2
 
 
 # Small sigma_squared: the deviation is large enough to be detected.
@@ -203,46 +181,17 @@ def test_the_deviation_bounds_every_acceptance_probability(count: int, variance:
 @by_day(1)
 @pytest.mark.parametrize(("count", "variance"), WIDE_RIPPLES)
 def test_each_decision_agrees_with_mpmath(count: int, variance: Fraction) -> None:
-    assert wrong_decisions(count, variance, GaussianSumBatch.keeps) == []
-
-
-@by_day(1)
-@pytest.mark.parametrize(
-    ("name", "old", "new"),
-    [
-        ("log_factor", "% law.count", "% (law.count + 1)"),
-        ("_log_factor", "2 * law.count", "law.count"),
-        ("_log_factor", "+ ball(lift)", ""),
-    ],
-)
-def test_a_mutant_of_the_acceptance_probability_is_detected(
-    name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, name, mutated(getattr(module, name), old, new))
-    assert wrong_decisions(3, Fraction(1, 4), GaussianSumBatch.keeps), name
-
-
-def wrong_decisions(count: int, variance: Fraction, keeps: Any) -> list[tuple[int, int]]:
     law = ThetaSum(variance=variance, count=count)
-    batch = GaussianSumBatch(
-        law, batch_of(DiscreteGaussian(sigma_squared=count * variance)), Fraction(2, 5)
-    )
-    wrong = []
+    proposal = batch_of(DiscreteGaussian(sigma_squared=count * variance))
+    batch = GaussianSumBatch(law, proposal, Fraction(2, 5))
     with mpmath_precision.digits(50):
         for k in range(-2 * count, 2 * count + 1):
             border = kept_chance(count, variance, k)
-            for word in words_near(border):
+            place = int(mp.floor(border * 2**64))
+            near = [place + off for off in (-(1 << 40), -1, 1, 1 << 40)]
+            for word in (word for word in [*near, 1 << 62] if 0 <= word < 1 << 64):
                 rng = Digits.after(Fraction(word, 1 << 64))
-                expected = mp.mpf(word) / 2**64 < border
-                if keeps(batch, rng, word, k) != expected:
-                    wrong.append((k, word))
-    return wrong
-
-
-def words_near(border: Any) -> list[int]:
-    place = int(mp.floor(border * 2**64))
-    near = [place + off for off in (-(1 << 40), -1, 1, 1 << 40)]
-    return [word for word in [*near, 1 << 62] if 0 <= word < 1 << 64]
+                assert batch.keeps(rng, word, k) == (mp.mpf(word) / 2**64 < border), (k, word)
 
 
 def test_words_are_accepted_at_once_only_below_every_acceptance_probability() -> None:
@@ -254,13 +203,6 @@ def test_words_are_accepted_at_once_only_below_every_acceptance_probability() ->
         assert int(batch._sure) < least * 2**64
         bold = GaussianSumBatch(law, batch._proposal, most / 4)
         assert int(bold._sure) > least * 2**64, "a smaller deviation would be seen"
-
-
-def test_one_draw_has_deviation_zero() -> None:
-    with precision(200):
-        assert Enclosure.of(
-            deviation_from_gaussian(ThetaSum(variance=Fraction(9), count=1))
-        ).upper < Fraction(1, 1 << 70)
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import dpcore
 from accounting import Gaussian
@@ -34,18 +32,25 @@ def noise(request: pytest.FixtureRequest) -> Noise:
     return read_noise(request.param)
 
 
-def fresh(noise: Noise) -> Noise:
-    r"""Return an equal value that shares no state with the first."""
-    return type(noise)(**noise.parameters)
-
-
-def test_another_parameter_or_law_is_another_value(noise: Noise) -> None:
+def test_a_law_is_a_value_of_its_parameters(noise: Noise) -> None:
     for name, value in noise.parameters.items():
         # A probability stays below 1, a count stays an integer.
         other = value / 2 if name == "probability" else value + 1
         assert type(noise)(**{**noise.parameters, name: other}) != noise
-    others = [read_noise(text) for text in SPELLED]
-    assert others.count(noise) == 1
+    every = [read_noise(text) for text in SPELLED]
+    assert every.count(noise) == 1
+    for name in (*parameter_names(type(noise)), "name", "anything"):
+        with pytest.raises((dataclasses.FrozenInstanceError, AttributeError, TypeError)):
+            setattr(noise, name, 1)
+    with pytest.raises((dataclasses.FrozenInstanceError, AttributeError)):
+        delattr(noise, parameter_names(type(noise))[0])
+
+
+def test_laws_with_equal_numbers_do_not_share_a_sampler() -> None:
+    laplace: Noise = dpcore.DiscreteLaplace(scale=400)
+    gaussian: Noise = dpcore.DiscreteGaussian(sigma_squared=400)
+    assert laplace != gaussian
+    assert batch_of(laplace) is not batch_of(gaussian)
 
 
 def test_a_wrong_parameter_name_is_refused(noise: Noise, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +76,6 @@ def test_a_wrong_parameter_name_is_refused(noise: Noise, monkeypatch: pytest.Mon
     [
         (dpcore.DiscreteGaussian, {"sigma": 20}, r"sigma = 20: .* needs sigma_squared= \(sigma"),
         (dpcore.Skellam, {"std": 3}, r"std = 3: Skellam needs variance= \(std"),
-        (dpcore.DiscreteLaplace, {"b": 1}, "b = 1: DiscreteLaplace needs scale=$"),
         (Gaussian, {"sigma_squared": 4}, "sigma_squared = 4: Gaussian needs sigma=$"),
     ],
 )
@@ -80,48 +84,12 @@ def test_the_intended_parameter_is_named(law: Any, wrong: dict[str, int], meant:
         law(**wrong)
 
 
-def test_laws_with_equal_numbers_do_not_share_a_sampler() -> None:
-    laplace: Noise = dpcore.DiscreteLaplace(scale=400)
-    gaussian: Noise = dpcore.DiscreteGaussian(sigma_squared=400)
-    assert laplace != gaussian
-    assert batch_of(laplace) is not batch_of(gaussian)
-
-
-def test_parameters_cannot_be_changed(noise: Noise) -> None:
-    for name in (*parameter_names(type(noise)), "name", "anything"):
-        with pytest.raises((dataclasses.FrozenInstanceError, AttributeError, TypeError)):
-            setattr(noise, name, 1)
-    with pytest.raises((dataclasses.FrozenInstanceError, AttributeError)):
-        delattr(noise, parameter_names(type(noise))[0])
-
-
 @pytest.mark.parametrize("text", SPELLED + BEYOND_INT64)
 def test_a_law_survives_a_round_trip_through_text(text: str) -> None:
     noise = read_noise(text)
     assert eval(repr(noise), NAMES) == noise  # noqa: S307 - what a repr is for
     assert read_noise(write_noise(noise)) == noise
     assert noise_from_json(json.loads(json.dumps(noise.to_json()))) == noise
-
-
-@given(
-    st.fractions(min_value=Fraction(1, 10**9), max_value=10**9),
-    st.integers(1, 10**9),
-    st.sampled_from(sorted(LAWS)),
-)
-def test_every_parameter_survives_a_round_trip(value: Fraction, whole: int, law: str) -> None:
-    kinds = read_noise(EVERYDAY[law]).parameters
-    values: dict[str, Fraction | int] = {
-        name: whole if isinstance(kind, int) else value for name, kind in kinds.items()
-    }
-    if "probability" in values:
-        values["probability"] = value / (1 + value)
-    if law == "discrete-gaussian-sum":
-        values["sigma_squared"] = max(value, Fraction(1, 10**6))  # smaller values are refused
-    noise = LAWS[law](**values)
-    assert noise.parameters == values
-    assert read_noise(write_noise(noise)) == noise
-    assert noise_from_json(noise.to_json()) == noise
-    assert eval(repr(noise), NAMES) == noise  # noqa: S307 - what a repr is for
 
 
 def through_bytes(value: Any) -> Any:
@@ -154,7 +122,7 @@ def reservoirs(noise: Noise) -> list[Any]:
 @pytest.mark.parametrize("name", COPIES)
 @pytest.mark.parametrize("text", WIDE)
 def test_no_copy_contains_buffered_noise(text: str, name: str) -> None:
-    noise = fresh(read_noise(text))
+    noise = read_noise(text)
     seen = [noise.sample(), *noise.sample(10).tolist()]
     twin = COPIES[name](noise)
     assert twin == noise
@@ -168,9 +136,9 @@ def test_no_copy_contains_buffered_noise(text: str, name: str) -> None:
 
 
 def test_a_copy_that_shares_its_reservoir_is_detected() -> None:
-    noise = fresh(read_noise("discrete-laplace:scale=2e12"))
+    noise = read_noise("discrete-laplace:scale=2e12")
     noise.sample()
-    twin = fresh(noise)
+    twin = read_noise("discrete-laplace:scale=2e12")
     (mine,), (its,) = reservoirs(noise), reservoirs(twin)
     its.extend(mine)
     assert {noise.sample() for _ in range(50)} & {twin.sample() for _ in range(50)}
@@ -186,10 +154,9 @@ def test_a_single_draw_is_a_python_integer(noise: Noise, source: Any) -> None:
 @pytest.mark.parametrize(
     "size", [0, 1, 5, (), (0,), (3,), (2, 3), (2, 0, 4), np.int64(4), (np.int8(2), 2)]
 )
-@pytest.mark.parametrize("source", [SystemRng(), SeededRng(1)], ids=repr)
-def test_draws_have_the_requested_shape(size: Any, source: Any) -> None:
+def test_draws_have_the_requested_shape(size: Any) -> None:
     for text in EVERYDAY.values():
-        drawn = read_noise(text).sample(size, rng=source)
+        drawn = read_noise(text).sample(size)
         assert drawn.shape == (tuple(size) if isinstance(size, tuple) else (size,))
         assert drawn.dtype == np.int64
         assert drawn.flags.writeable
@@ -206,13 +173,8 @@ def test_arrays_of_draws_belong_to_the_caller(noise: Noise) -> None:
     assert 2**40 + 123 not in [noise.sample() for _ in range(100)]
 
 
-SHAPES = [pytest.param(shape) for shape in ((), (0,), (1,), (5,), (2, 3), (0, 3), (2, 1, 2))]
-
-
-@by_day(6)
-@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(
-    "dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+    ("shape", "dtype"), [((), "int8"), ((0, 3), "int64"), ((5,), "uint16"), ((2, 1, 2), "uint64")]
 )
 def test_functions_keep_the_shape_of_their_argument(shape: tuple[int, ...], dtype: str) -> None:
     places = np.arange(np.prod(shape, dtype=int), dtype=dtype).reshape(shape)
@@ -231,17 +193,14 @@ def test_functions_keep_the_shape_of_their_argument(shape: tuple[int, ...], dtyp
 def test_quantiles_keep_the_shape_of_their_levels() -> None:
     for text in EVERYDAY.values():
         noise = read_noise(text)
-        assert type(noise.quantile(0.3)) is int
-        assert type(noise.quantile(np.float64(0.3))) is int
-        assert type(noise.quantile(Fraction(1, 3))) is int
-        for shape in ((0,), (3,), (2, 2)):
+        alone = noise.quantile(0.3)
+        assert type(alone) is type(noise.quantile(np.float64(0.3))) is int
+        assert type(noise.quantile(Fraction(3, 10))) is int
+        for shape in ((0,), (2, 1)):
             found: Any = noise.quantile(np.full(shape, 0.3))
             assert found.shape == shape
             assert found.dtype == np.int64
-        assert np.asarray(noise.quantile([0.3, 0.9])).tolist() == [
-            noise.quantile(0.3),
-            noise.quantile(0.9),
-        ]
+            assert np.all(found == alone)
 
 
 def test_the_public_list_of_laws_is_complete() -> None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
@@ -55,12 +55,13 @@ def grid() -> list[float]:
 
 
 def test_exp_neg_is_within_its_bound_at_every_cell_border() -> None:
-    assert exp_errors(grid()) <= 1
-
-
-@given(st.floats(0, 700))
-def test_exp_neg_is_within_its_bound_at_random_arguments(x: float) -> None:
-    assert exp_errors([x]) <= 1
+    random = np.random.default_rng(1).uniform(0, 700, 300).tolist()
+    assert exp_errors([*grid(), *random]) <= 1
+    # A shorter series, and a table of rounded arguments.
+    short = ("series = rest * (-1 / 5040) + 1 / 720", "series = rest * 0.0")
+    moved = ("rest = clipped - cell / _STEPS", "rest = (x - cell / 63.9999999)")
+    for edit in (short, moved):
+        assert exp_errors(grid(), mutated(exp_neg, *edit)) > 1
 
 
 def test_exp_neg_stays_in_its_range() -> None:
@@ -72,35 +73,11 @@ def test_exp_neg_stays_in_its_range() -> None:
     assert near.tolist() == [1, 1]
 
 
-def test_a_shorter_series_is_detected() -> None:
-    short = mutated(exp_neg, "series = rest * (-1 / 5040) + 1 / 720", "series = rest * 0.0")
-    assert exp_errors(grid(), short) > 1
-
-
-def test_a_table_of_rounded_arguments_is_detected() -> None:
-    wrong = mutated(exp_neg, "rest = clipped - cell / _STEPS", "rest = (x - cell / 63.9999999)")
-    assert exp_errors(grid(), wrong) > 1
-
-
 @given(MODERATE, MODERATE)
-def test_two_sum_is_exact(a: float, b: float) -> None:
+@example(1 + 2.0**-52 + 2.0**-30, 1 + 2.0**-52 + 2.0**-30)  # wrong without the last term
+def test_sums_and_products_of_two_floats_are_exact(a: float, b: float) -> None:
     assert exact(two_sum(floats(a), floats(b))) == [Fraction(a) + Fraction(b)]
-
-
-@given(MODERATE, MODERATE)
-def test_two_product_is_exact(a: float, b: float) -> None:
     assert exact(two_product(floats(a), floats(b))) == [Fraction(a) * Fraction(b)]
-
-
-def test_a_product_without_its_last_term_is_detected() -> None:
-    wrong = mutated(two_product, " + low_a * low_b", "")
-    a = b = 1 + 2.0**-52 + 2.0**-30
-    assert exact(wrong(floats(a), floats(b))) != [Fraction(a) * Fraction(b)]
-
-
-@given(WHOLE)
-def test_an_integer_is_exactly_a_pair_of_floats(n: int) -> None:
-    assert exact(pair_of(np.array([n], dtype=np.int64))) == [n]
 
 
 @given(st.fractions(min_value=Fraction(1, 10**30), max_value=10**30))
@@ -110,18 +87,14 @@ def test_a_rational_is_a_pair_of_floats_to_a_hundred_bits(x: Fraction) -> None:
 
 
 @given(WHOLE, st.fractions(min_value=Fraction(1, 10**13), max_value=10**13))
+@example(2**62 + 1, Fraction(1, 3))  # wrong in plain floats
 def test_products_of_pairs_keep_a_hundred_bits(n: int, x: Fraction) -> None:
     pair = pair_of(np.array([n], dtype=np.int64))
+    assert exact(pair) == [n]
     (near,) = exact(product(pair, pair_of(x)))
     assert abs(near - n * x) <= abs(n * x) / 2**100
     (near,) = exact(product(pair, pair))
     assert abs(near - n * n) <= Fraction(n * n) / 2**100
-
-
-def test_a_product_of_plain_floats_is_detected() -> None:
-    n, x = 2**62 + 1, Fraction(1, 3)
-    near = Fraction(float(n) * float(x))
-    assert abs(near - n * x) > n * x / 2**100
 
 
 def log_errors(places: list[float], function: Any = log1p) -> float:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-import threading
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from flint import arb, ctx
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from threadpoolctl import (  # type: ignore[import-untyped]  # it has no types
     threadpool_info,
@@ -20,18 +20,14 @@ from threadpoolctl import (  # type: ignore[import-untyped]  # it has no types
 )
 
 from dpcore import (
-    Binomial,
-    DiscreteGaussianSum,
     Enclosure,
     InvalidParameter,
-    Noise,
-    Polya,
     PrecisionExhausted,
-    Skellam,
 )
 from dpcore.numbers.arrays import one_thread
 from dpcore.numbers.enclosure import ball, narrow, precision, round_down, round_up
 from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.threads import at_once
 
 RATIONALS = st.builds(
     lambda n, d, e: Fraction(n, d) * Fraction(2) ** e,
@@ -52,11 +48,23 @@ def _above(value: Fraction, found: float) -> bool:
     return Fraction(found) >= value and Fraction(repr(found)) >= value
 
 
+# The float 0.1 is slightly above this value, but its decimal form 0.1 is below it.
+TENTH = Fraction(1, 10) + Fraction(1, 10**18)
+
+
 @given(RATIONALS)
+@example(TENTH)
 def test_floats_are_rounded_in_their_direction(value: Fraction) -> None:
     assert best_upper(value, round_up(value))
     assert round_down(value) == -round_up(-value)
     assert round_down(value) <= value <= round_up(value)
+
+
+def test_rounding_to_nearest_is_detected() -> None:
+    nearest = mutated(round_up, "nearest >= value and", "")
+    unread = mutated(round_up, "and Fraction(repr(nearest)) >= value", "")
+    assert not best_upper(Fraction(3, 10), nearest(Fraction(3, 10)))
+    assert not best_upper(TENTH, unread(TENTH))
 
 
 @pytest.mark.parametrize(
@@ -68,21 +76,6 @@ def test_floats_are_rounded_in_their_direction(value: Fraction) -> None:
 def test_rounding_up_is_correct_at_edges(value: Any, up: float) -> None:
     assert round_up(value) == up
     assert round_down(-value) == -up
-
-
-def test_rounding_to_nearest_is_detected() -> None:
-    nearest = mutated(round_up, "nearest >= value and", "")
-    assert not best_upper(Fraction(3, 10), nearest(Fraction(3, 10)))
-    assert best_upper(Fraction(3, 10), round_up(Fraction(3, 10)))
-
-
-def test_decimals_on_the_wrong_side_are_detected() -> None:
-    # The float 0.1 is slightly above this value, but its decimal form 0.1 is below it.
-    value = Fraction(1, 10) + Fraction(1, 10**18)
-    unread = mutated(round_up, "and Fraction(repr(nearest)) >= value", "")
-    assert Fraction(unread(value)) >= value
-    assert not best_upper(value, unread(value))
-    assert best_upper(value, round_up(value))
 
 
 @given(RATIONALS, RATIONALS)
@@ -103,27 +96,17 @@ def test_membership_and_overlap_are_correct(a: Fraction, b: Fraction, c: Fractio
     assert (c in first) == (min(a, b) <= c <= max(a, b))
     assert first.width == abs(a - b)
     assert "1" not in first
+    assert not first.overlaps(Enclosure(first.upper + 1, math.inf))
 
 
-def test_disjoint_and_infinite_enclosures() -> None:
-    assert not Enclosure(Fraction(0), Fraction(1)).overlaps(Enclosure(Fraction(2), Fraction(3)))
+def test_infinite_ends_and_ends_out_of_order() -> None:
     assert Enclosure.infinite().width == 0
     assert math.inf in Enclosure.infinite()
     assert Enclosure(Fraction(0), math.inf).width == math.inf
-
-
-@pytest.mark.parametrize(
-    ("lower", "upper"),
-    [
-        (Fraction(1), Fraction(0)),
-        (math.nan, Fraction(1)),
-        (Fraction(0), math.nan),
-        (math.inf, Fraction(0)),
-    ],
-)
-def test_an_enclosure_with_ends_out_of_order_is_refused(lower: Any, upper: Any) -> None:
-    with pytest.raises(InvalidParameter, match="lower"):
-        Enclosure(lower, upper)
+    wrong: list[tuple[Any, Any]] = [(Fraction(1), Fraction(0)), (math.inf, Fraction(0))]
+    for lower, upper in (*wrong, (math.nan, Fraction(1)), (Fraction(0), math.nan)):
+        with pytest.raises(InvalidParameter, match="lower"):
+            Enclosure(lower, upper)
 
 
 @given(RATIONALS, st.integers(2, 300))
@@ -160,44 +143,21 @@ def test_narrow_reaches_its_precision_or_raises() -> None:
     assert narrow(lambda: arb(0), 100) == Enclosure.exactly(0)
     with pytest.raises(PrecisionExhausted):
         narrow(lambda: arb(0, 1), 64)
-
-
-def test_narrow_survives_cancellation() -> None:
-    # 1 - (1 - 2^-1000): all digits cancel until the working precision exceeds a thousand bits.
+    # All digits cancel until the working precision exceeds a thousand bits.
     small = narrow(lambda: 1 - (1 - arb(2) ** -1000), 64)
     assert Fraction(1, 1 << 1000) in small
     assert small.lower > 0
 
 
 def test_precision_is_held_by_one_thread_at_a_time() -> None:
-    seen = []
-
-    def work(bits: int) -> None:
+    def work(bits: int) -> bool:
+        held = True
         for _ in range(200):
             with precision(bits):
-                seen.append(ctx.prec == bits)
+                held &= ctx.prec == bits
+        return held
 
-    threads = [threading.Thread(target=work, args=(bits,)) for bits in (64, 128, 256)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(seen) == 600
-    assert all(seen)
-
-
-@pytest.mark.parametrize(
-    "noise",
-    [
-        Skellam(variance="1e-9"),
-        Skellam(variance=2**60),
-        Polya(shape=Fraction(1, 2**30), scale=2**46),
-        Binomial(trials=2**62, probability=Fraction(1, 2**62)),
-        DiscreteGaussianSum(count=4, sigma_squared=2**58),
-    ],
-)
-def test_an_enclosure_covers_both_ends(noise: Noise) -> None:
-    noise.check_float_range()
+    assert all(at_once(*(partial(work, bits) for bits in (64, 128, 256))))
 
 
 def threads() -> set[int]:

@@ -79,18 +79,10 @@ def test_a_parameter_that_is_not_a_positive_number_is_refused(
     assert len(line) < _SHOWN + 120, "a value of any length must leave a line that can be read"
 
 
-def test_a_refusal_names_argument_value_and_reason() -> None:
-    line = refusal(lambda: DiscreteLaplace(scale=0))
-    assert line == "scale = 0: must be > 0: scale 0 adds no noise"
-    assert names(refusal(lambda: DiscreteGaussian(sigma_squared="-1/3")), "sigma_squared", "-1/3")
-
-
 READ: list[tuple[Any, str]] = [
     (0.1, "1/10"),
     (np.float64(0.1), "1/10"),
     (np.float32(0.1), "1/10"),
-    (np.float16(0.1), "1/10"),
-    (np.float32(1e10), "10000000000"),
     (np.float32(3), "3"),
     (5e-324, "5e-324"),
     (1.7976931348623157e308, "17976931348623157e292"),
@@ -103,7 +95,6 @@ READ: list[tuple[Any, str]] = [
     (" 1/3 ", "1/3"),
     ("1e-6", "1/1000000"),
     ("+2.5E1", "25"),
-    (Fraction(7, 3), "7/3"),
 ]
 
 
@@ -130,20 +121,16 @@ def test_every_number_that_is_accepted_can_be_written() -> None:
         assert noise_from_json(noise.to_json()) == noise
 
 
-def test_every_refusal_is_a_dpcore_error_and_a_value_error() -> None:
-    assert issubclass(InvalidParameter, (DpcoreError, ValueError))
+def test_an_error_can_be_pickled_and_is_of_a_builtin_class() -> None:
+    error = InvalidParameter("scale", Fraction(0), "must be > 0")
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    assert str(copy) == str(error)
+    assert (copy.argument, copy.value, copy.reason) == ("scale", Fraction(0), "must be > 0")
     assert issubclass(InvalidParameter, ValueError)
     assert issubclass(Unrepresentable, OverflowError)
     assert issubclass(PrecisionExhausted, ArithmeticError)
     for kind in (InvalidParameter, Unrepresentable, PrecisionExhausted):
         assert issubclass(kind, DpcoreError)
-
-
-def test_an_error_can_be_pickled() -> None:
-    error = InvalidParameter("scale", Fraction(0), "must be > 0")
-    copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
-    assert str(copy) == str(error)
-    assert (copy.argument, copy.value, copy.reason) == ("scale", Fraction(0), "must be > 0")
 
 
 @pytest.mark.parametrize(
@@ -217,42 +204,31 @@ class Claims:
     __class__ = property(lambda self: Fraction)
 
 
-LIES: list[Any] = [LyingText("3"), LyingInt(3), LyingFraction(3), LyingFloat(3), LyingDecimal(3)]
+LIARS: list[Any] = [LyingText, LyingInt, LyingFraction, LyingFloat, LyingDecimal]
 
 
-@pytest.mark.parametrize("lie", LIES, ids=lambda lie: type(lie).__name__)
-def test_a_value_of_a_subclass_is_read_as_its_plain_value(lie: Any) -> None:
+@pytest.mark.parametrize("liar", LIARS)
+def test_a_value_of_a_subclass_is_read_as_its_plain_value(liar: Any) -> None:
+    lie: Any = liar("3") if liar is LyingText else liar(3)
     read = rational("x", lie)
     assert type(read) is Fraction
     assert (type(read.numerator), read.numerator, read.denominator) == (int, 3, 1)
     law = DiscreteLaplace(scale=lie)
     assert repr(law) == "DiscreteLaplace(scale=3)"
     assert type(law.scale) is Fraction
-
-
-@pytest.mark.parametrize(
-    "lie",
-    [LyingInt(-3), LyingFraction(-3), LyingFloat(-3), LyingDecimal(-3), LyingText("-3")],
-    ids=lambda lie: type(lie).__name__,
-)
-def test_overridden_methods_of_a_subclass_do_not_bypass_a_check(lie: Any) -> None:
+    # Overridden methods do not bypass a check.
+    negative = liar("-3") if liar is LyingText else liar(-3)
     with pytest.raises(InvalidParameter):
-        DiscreteLaplace(scale=lie)
+        DiscreteLaplace(scale=negative)
     with pytest.raises(InvalidParameter):
-        integer("x", lie, at_least=0)
-
-
-def test_an_object_that_only_claims_to_be_a_number_is_refused() -> None:
+        integer("x", negative, at_least=0)
+    if liar is LyingInt:
+        assert (type(integer("x", lie)), Sensitivity(lie).amount) == (int, 3)
+    # An object that only claims to be a number.
     hollow = object.__new__(LyingFraction)
     for value in (Claims(), hollow, LyingDecimal("NaN"), LyingFloat("nan")):
         with pytest.raises(InvalidParameter, match=r"^x = "):
             rational("x", value)
-
-
-def test_an_integer_of_a_subclass_becomes_a_plain_integer() -> None:
-    assert type(integer("x", LyingInt(3))) is int
-    assert integer("x", LyingInt(3)) == 3
-    assert Sensitivity(LyingInt(3)).amount == 3
 
 
 def test_text_of_a_subclass_becomes_plain_text() -> None:
@@ -285,17 +261,12 @@ def test_a_field_accepts_any_rational_and_stores_a_fraction() -> None:
     assert {type(one.price), type(one.tax)} == {Fraction}
     assert one == Priced(price=0.5, tax=Fraction(1, 4)) == pickle.loads(pickle.dumps(one))  # noqa: S301 - made here
     assert hash(one) == hash(replace(one, price=Decimal("0.50")))
-    assert replace(one, tax=1).tax == 1
-
-
-def test_a_field_without_a_default_is_required_and_cannot_be_changed() -> None:
     with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'price'"):
         Priced()
     with pytest.raises(FrozenInstanceError):
-        Priced(price=1).price = 2  # type: ignore[misc]  # deliberately of the wrong type
+        one.price = 2  # type: ignore[misc]  # deliberately of the wrong type
     with pytest.raises(InvalidParameter, match=r"price = 0: must be > 0: nothing is free"):
         Priced(price=0)
-    with pytest.raises(InvalidParameter, match=r"tax = nan"):
-        Priced(price=1, tax=float("nan"))
-    with pytest.raises(InvalidParameter, match=r"tax = 2: must lie in \[0, 1\]: a part of"):
-        Priced(price=1, tax=2)
+    for tax, said in ((math.nan, "tax = nan"), (2, r"tax = 2: must lie in \[0, 1\]: a part of")):
+        with pytest.raises(InvalidParameter, match=said):
+            Priced(price=1, tax=tax)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dpcore.errors import InvalidParameter
@@ -18,17 +18,13 @@ ENDS = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(ENDS, st.integers(1, 12))
+@example(1.23456, 4)  # the nearest decimals of these are on the wrong side
+@example(0.0012344, 3)
 def test_a_printed_bound_is_safe_and_close(value: Fraction | float, digits: int) -> None:
     low, high = Fraction(down(value, digits)), Fraction(up(value, digits))
     assert low <= Fraction(value) <= high
     assert high - low <= abs(Fraction(value)) * Fraction(10) ** (1 - digits)
-
-
-def test_the_nearest_decimal_would_be_on_the_wrong_side() -> None:
-    assert Fraction(f"{1.23456:.4g}") > Fraction(1.23456) >= Fraction(down(1.23456))
-    assert Fraction(f"{0.0012344:.3g}") < Fraction(0.0012344) <= Fraction(up(0.0012344, 3))
 
 
 @pytest.mark.parametrize("write", [down, up])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from fractions import Fraction
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,6 @@ from dpcore.laws.polya import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.laws.sum_of_shares import summed
 from dpcore.noise import Noise
-from dpcore.numbers.integer_search import least
 from dpcore.protocols.noisy_sums import (
     AggregatedSum,
     CentralSum,
@@ -40,8 +39,7 @@ from dpcore.protocols.noisy_sums import (
 )
 from tests.day_and_nightly import by_day
 from tests.support.dpcore.mpmath_precision import digits, real
-from tests.support.dpcore.mutants import mutated, rewired
-from tests.support.dpcore.protocol_laws import UNIT, masses
+from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import names, refusal
 from tests.support.dpcore.scripted_rng import NeverAsked
 
@@ -66,7 +64,6 @@ def misread(protocol: ModularSum, unwrap: Any = ModularSum.unwrap) -> list[int]:
     r"""Return the sums within the threshold that are not decoded from their residue."""
     most = protocol.users * protocol.precision
     sums = range(-protocol.threshold, most + protocol.threshold + 1)
-    assert len({total % protocol.modulus for total in sums}) == len(sums)
     return [total for total in sums if unwrap(protocol, total % protocol.modulus) != total]
 
 
@@ -78,29 +75,22 @@ def test_every_sum_within_the_threshold_is_decoded(protocol: AggregatedSum) -> N
     exact = [protocol.analyze(y) for y in range(protocol.modulus)]
     assert exact == [Fraction(protocol.unwrap(int(y)), protocol.precision) for y in every]
     assert protocol.analyze(every).tolist() == [float(z) for z in exact]
+    # With one residue less two sums share one.
+    need = protocol.users * protocol.precision + 2 * protocol.threshold + 1
+    line = refusal(partial(dataclasses.replace, protocol, modulus=need - 1))
+    assert names(line, "modulus", need - 1)
 
 
 @pytest.mark.parametrize(
     ("old", "new"),
     [
         ("whole > edge", "whole >= edge"),
-        ("whole - self.modulus if", "whole - self.modulus + 1 if"),
-        ("self.users * self.precision + self.threshold", "self.users * self.precision"),
         ("self.users * self.precision + self.threshold", "self.modulus // 2"),
     ],
 )
 def test_a_wrong_decoder_is_detected(old: str, new: str) -> None:
     broken = mutated(ModularSum.unwrap, old, new)
     assert any(misread(protocol, broken) for protocol in SMALL)
-
-
-def test_one_residue_less_makes_decoding_ambiguous() -> None:
-    for protocol in SMALL:
-        need = protocol.users * protocol.precision + 2 * protocol.threshold + 1
-        sums = {k % (need - 1) for k in range(need)}
-        assert len(sums) < need  # two sums share a residue
-        line = refusal(partial(dataclasses.replace, protocol, modulus=need - 1))
-        assert names(line, "modulus", need - 1)
 
 
 def test_only_noise_of_honest_users_is_counted() -> None:
@@ -132,36 +122,21 @@ def test_only_noise_of_honest_users_is_counted() -> None:
         )
 
 
-def test_a_relaxed_protocol_has_no_mechanism() -> None:
-    assert not hasattr(ShuffledPure, "mechanism")
-    assert not issubclass(ShuffledPure, AggregatedSum)
-
-
 def test_a_message_is_the_encoding_plus_noise_mod_m() -> None:
     protocol = aggregated(50, 3, 2)
-    x = np.linspace(0, 1, 50)
-    messages = protocol.randomize(x, rng=SeededRng(3))
-    rng = SeededRng(3)
-    encoded = protocol.encoding.encode(x, rng=rng)
-    noise = protocol.share.sample(50, rng=rng)
-    assert messages.tolist() == [
-        (int(a) + int(b)) % protocol.modulus for a, b in zip(encoded, noise, strict=True)
-    ]
-    rng, again = SeededRng(4), SeededRng(4)
-    one = protocol.randomize("1/3", rng=rng)
-    assert (
-        one
-        == (protocol.encoding.encode("1/3", rng=again) + protocol.share.sample(rng=again))
-        % protocol.modulus
-    )
+    many: Any = np.linspace(0, 1, 50)
+    for x, size in ((many, 50), ("1/3", None)):
+        messages = protocol.randomize(x, rng=SeededRng(3))
+        rng = SeededRng(3)
+        encoded = protocol.encoding.encode(x, rng=rng)
+        noisy = encoded + np.asarray(protocol.share.sample(size, rng=rng))
+        assert np.all(messages == noisy % protocol.modulus)
 
 
 def test_a_central_message_carries_no_noise_and_each_analysis_draws() -> None:
     protocol = CentralSum(users=4, precision=2, threshold=99, noise=DiscreteLaplace(scale=2))
     assert protocol.randomize([0.0, 0.5, 1.0, 1.0]).tolist() == [0, 1, 2, 2]
-    rng, again = SeededRng(3), SeededRng(3)
-    assert protocol.analyze(5, rng=rng) == Fraction(5 + protocol.noise.sample(rng=again), 2)
-    sums = protocol.analyze(np.full(1000, 5), rng=rng)
+    sums = protocol.analyze(np.full(1000, 5), rng=SeededRng(3))
     assert len(set(sums.tolist())) > 5
     assert names(refusal(lambda: protocol.analyze(-1, rng=NeverAsked())), "y", -1)
 
@@ -190,32 +165,28 @@ def test_a_modulus_at_the_limit_of_int64_is_exact() -> None:
     assert names(refusal(lambda: aggregated(2, 1, 1 << 61)), "modulus")
 
 
-@pytest.mark.parametrize("value", [0, 1.0, True])
-def test_invalid_parameters_of_a_sum_are_refused(value: Any) -> None:
-    assert names(refusal(lambda: aggregated(value, 1, 1)), "users", value)
-    assert names(refusal(lambda: aggregated(1, value, 1)), "precision", value)
-    if value != 0:
-        assert names(refusal(lambda: aggregated(1, 1, value)), "threshold", value)
-    if value is not None:
-        assert names(refusal(lambda: aggregated(1, 1, 1, modulus=value)), "modulus", value)
-
-
-@pytest.mark.parametrize("honest", [0, 4, 1.0])
-def test_more_honest_users_than_users_are_refused(honest: Any) -> None:
-    for protocol in (
+def test_invalid_parameters_of_a_sum_are_refused() -> None:
+    wrong: list[Any] = [0, 1.0, True]
+    for value in wrong:
+        threshold: Any = value or 1.5  # 0 is valid
+        assert names(refusal(partial(aggregated, value, 1, 1)), "users", value)
+        assert names(refusal(partial(aggregated, 1, value, 1)), "precision", value)
+        assert names(refusal(partial(aggregated, 1, 1, threshold)), "threshold")
+        assert names(refusal(partial(aggregated, 1, 1, 1, modulus=value)), "modulus", value)
+    protocols: list[ModularSum] = [
         aggregated(3, 1, 1),
         LocalSum(users=3, precision=1, threshold=1, noise=LAPLACE),
         CentralSum(users=3, precision=1, threshold=1, noise=LAPLACE),
-    ):
-        for act in (protocol.observed_noise, protocol.mechanism):
+    ]
+    some: list[Any] = [0, 4, 1.0]
+    for protocol, honest in product(protocols, some):
+        for act in (protocol.observed_noise, protocol.mechanism):  # type: ignore[attr-defined]  # all three have a mechanism
             assert names(refusal(partial(act, honest)), "honest", honest)
-
-
-@pytest.mark.parametrize("y", [-1, 4, 1.0, None, np.array([4]), np.array([0.5])])
-def test_a_sum_outside_the_residues_is_refused(y: Any) -> None:
     assert aggregated(1, 1, 1).modulus == 4
-    assert names(refusal(lambda: aggregated(1, 1, 1).unwrap(y)), "y")
-    assert names(refusal(lambda: aggregated(1, 1, 1).analyze(y)), "y")
+    sums: list[Any] = [-1, 4, 1.0, None, np.array([4]), np.array([0.5])]
+    for y in sums:
+        assert names(refusal(partial(aggregated(1, 1, 1).unwrap, y)), "y")
+        assert names(refusal(partial(aggregated(1, 1, 1).analyze, y)), "y")
 
 
 def test_noise_that_is_biased_or_has_no_sum_is_refused() -> None:
@@ -266,29 +237,7 @@ def test_the_threshold_is_the_least_by_the_closed_form(scale: Fraction, failure:
     assert 2 ** (size.bits_per_user - 1) < size.modulus <= 2**size.bits_per_user
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("return high", "return high + 1"),
-        ("return high", "return max(high - 1, 0)"),
-        ("high - low > 1", "high - low > 2"),
-        ("holds(center)", "holds(center + 1)"),
-    ],
-)
-def test_a_wrong_bisection_is_detected(old: str, new: str) -> None:
-    broken = rewired(size_protocol, least=mutated(least, old, new))
-    cases = [(Fraction(s), Fraction(1, d)) for s in (1, 7, 100) for d in (3, 10, 10**6, 10**20)]
-    assert not all(is_least(s, p, size(broken, s, p)) for s, p in cases)
-    assert all(is_least(s, p, size(size_protocol, s, p)) for s, p in cases)
-
-
-def size(sized: Any, scale: Fraction, failure: Fraction) -> int:
-    noise = DiscreteLaplace(scale=scale)
-    threshold: int = sized(users=3, precision=2, noise=noise, failure=failure).threshold
-    return threshold
-
-
-@by_day(1)
+@by_day(2)
 @pytest.mark.parametrize(
     "noise",
     [
@@ -301,40 +250,30 @@ def size(sized: Any, scale: Fraction, failure: Fraction) -> int:
 )
 def test_the_threshold_is_the_least_by_brute_force(noise: Noise) -> None:
     # Masses rounded down, and 2^-40 for the mass lost to rounding and beyond the range.
-    found = masses(noise, 50)
-    slack = Fraction(1, 1 << 40)
+    found = {k: Fraction(noise.enclose_pmf(k, 110).lower) for k in range(-50, 51)}
+
+    def outside(t: int) -> Fraction:
+        return sum((mass for k, mass in found.items() if abs(k) > t), Fraction(0))
+
     for failure in (Fraction(1, 3), Fraction(1, 1000), Fraction(1, 10**6)):
-        t = size_protocol(users=1, precision=1, noise=noise, failure=failure).threshold
-        outside = Fraction(sum(m for k, m in found.items() if abs(k) > t), UNIT)
-        wider = Fraction(sum(m for k, m in found.items() if abs(k) > t - 1), UNIT)
-        assert outside <= failure < wider + slack
+        size = size_protocol(users=3, precision=2, noise=noise, failure=failure)
+        t = size.threshold
+        assert outside(t) <= failure < outside(t - 1) + Fraction(1, 1 << 40)
+        # Decoding fails for no sum of values more often than stated.
+        protocol = LocalSum(users=3, precision=2, threshold=t, noise=LAPLACE)
+        assert protocol.modulus == size.modulus
+        for total in range(7):
+            wrong = [k for k in found if protocol.unwrap((total + k) % size.modulus) != total + k]
+            assert sum(found[k] for k in wrong) <= size.wraparound.upper
 
 
-def test_an_exact_tie_meets_the_target_and_an_undecided_one_does_not() -> None:
+def test_an_exact_tie_meets_the_target() -> None:
     fair, third = (Binomial(trials=2, probability=p) for p in ("1/2", "1/3"))
     size = size_protocol(users=1, precision=1, noise=fair, failure="1/4")
     assert size.threshold == 1
     size = size_protocol(users=1, precision=1, noise=third, failure="1/9")
-    assert size.threshold in (1, 2)
+    assert size.threshold in (1, 2)  # a tie may be undecided
     assert size.wraparound.upper <= Fraction(1, 9)
-
-
-def test_wraparound_is_bounded_for_all_data() -> None:
-    noise, users, precision = Skellam(variance=2), 3, 2
-    size = size_protocol(users=users, precision=precision, noise=noise, failure="1/100")
-    protocol = AggregatedSum(
-        users=users, precision=precision, threshold=size.threshold, share=noise.share(users)
-    )
-    assert protocol.modulus == size.modulus
-    law = masses(noise, 60)
-    chances = []
-    for total in range(users * precision + 1):
-        wrong = [k for k in law if protocol.unwrap((total + k) % size.modulus) != total + k]
-        chances.append(Fraction(sum(law[k] for k in wrong), UNIT))
-    assert 0 < max(chances) <= size.wraparound.upper
-    # A threshold smaller by one is not enough for the two tails together.
-    assert size.one_less is not None
-    assert size.one_less.lower > Fraction(1, 100)
 
 
 @by_day(1)
@@ -350,14 +289,6 @@ def test_wraparound_is_bounded_for_all_data() -> None:
     ids=repr,
 )
 def test_dropouts_do_not_increase_the_tail(share: Noise) -> None:
-    for t in (0, 1, 2, 15):
+    for t in (0, 15):
         tails = [summed(share, honest).enclose_tail(t) for honest in range(1, 9)]
         assert all(a.upper <= b.lower for a, b in pairwise(tails))
-
-
-def test_the_papers_threshold_is_larger() -> None:
-    # Chowdhury and Zhou, Theorem 1: tau = ceil((g/epsilon) ln(2/p)), for g = 32, epsilon = 1 and
-    # p = 1e-6.
-    size = size_protocol(users=1024, precision=32, noise=DiscreteLaplace(scale=32), failure="1e-6")
-    paper = 465
-    assert size.threshold < paper

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
 
 from dpcore import DiscreteLaplace, SeededRng, Sensitivity
 from dpcore.laws.poisson_and_binomial import Binomial
@@ -28,12 +27,17 @@ from dpcore.protocols.shuffled_bits import (
 from dpcore.sampling.rng import permutation
 from tests.alpha_budget import buy_alpha
 from tests.support.accounting.shuffled_views import message_laws
+from tests.support.dpcore.cells import least_p
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import names, refusal
 from tests.support.dpcore.scripted_rng import Dealt, NeverAsked
 
 BINARY = BinaryShuffle(users=6, noise_bits=2, probability="1/2")
 VECTOR = VectorShuffle(users=5, precision=4, coordinates=2, noise_bits=3, probability="1/3")
+
+SHARE = PolyaDifference(shape="1/2", scale=2)
+SMALL = PureShuffle(users=3, precision=2, reach=3, cover="1/8", share=SHARE)
+BITS = PureShuffle(users=3, precision=1, reach=2, cover="1/8", share=SHARE)
 
 
 def orders(order: Any, count: int, values: int) -> Counter[tuple[int, ...] | None]:
@@ -54,9 +58,6 @@ def test_the_batch_order_is_uniform_over_keys_and_redraws_ties() -> None:
         assert redrawn == values**count - math.perm(values, count)
         assert set(found.values()) == {math.comb(values, count)}
         assert len(found) == math.factorial(count)
-
-
-def test_an_order_that_keeps_ties_is_biased() -> None:
     tied = mutated(permutation, "ranked[1:] == ranked[:-1]", "ranked[1:] < ranked[:-1]")
     assert len(set(orders(tied, 3, 4).values())) > 1
 
@@ -80,31 +81,21 @@ def test_one_integer_per_user_is_refused_by_type_and_by_mypy() -> None:
     line = refusal(lambda: run(protocol, [0.5] * 4, Shuffler(), batch="b", rng=NeverAsked()))
     assert names(line, "functionality")
     ideal = IdealAggregation(modulus=protocol.modulus)
-    line = refusal(lambda: run(BINARY, [1] * 6, ideal, batch="b", rng=NeverAsked()))
-    assert names(line, "functionality")
+    for bits in (BINARY, BITS):
+        line = refusal(partial(run, bits, [1] * bits.users, ideal, batch="b", rng=NeverAsked()))
+        assert names(line, "functionality")
 
 
-@pytest.mark.parametrize(
-    "bits",
-    [
-        np.zeros((2, 1, 3), dtype=np.int64),
-        np.zeros((0, 1, 3), dtype=np.uint8),
-        np.full((2, 1, 3), 2, dtype=np.uint8),
-        None,
-    ],
-    ids=repr,
-)
-def test_messages_that_are_not_bits_are_refused(bits: Any) -> None:
-    assert names(refusal(lambda: BitMessages(bits)), "bits")
-
-
-def test_messages_are_immutable() -> None:
+def test_messages_are_immutable_bits() -> None:
     given_bits = np.zeros((1, 1, 2), dtype=np.uint8)
     messages = BitMessages(given_bits)
     given_bits[0, 0, 0] = 7
     assert messages.bits.max() == 0
     with pytest.raises(ValueError, match="read-only"):
         messages.bits[0, 0, 0] = 1
+    wrong: list[Any] = [None, np.full((2, 1, 3), 2, dtype=np.uint8)]
+    for bits in (*wrong, np.zeros((2, 1, 3), dtype=np.int64), np.zeros((0, 1, 3), dtype=np.uint8)):
+        assert names(refusal(partial(BitMessages, bits)), "bits")
 
 
 def test_observed_noise_is_that_of_the_honest_users() -> None:
@@ -135,18 +126,16 @@ def test_estimates_are_unbiased_with_dropouts() -> None:
 
 def test_the_bits_have_the_law_of_their_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     alpha = buy_alpha("binary shuffle: ones of three users", "1e-9")
-    from scipy.stats import binom, binomtest  # imported here: only this test needs it
 
-    def least_p() -> float:
-        rng, runs = SeededRng(21), 1500
-        found = Counter(int(BINARY.randomize([1, 0, 1], rng=rng).bits.sum()) for _ in range(runs))
-        cells = [binomtest(found[k + 2], runs, binom.pmf(k, 6, 0.5)).pvalue for k in range(7)]
-        return float(min(cells)) * 7
+    def p_value() -> float:
+        rng = SeededRng(21)
+        ones = [int(BINARY.randomize([1, 0, 1], rng=rng).bits.sum()) for _ in range(1000)]
+        return least_p(ones, {k + 2: math.comb(6, k) / 64 for k in range(7)})
 
-    assert least_p() > alpha
+    assert p_value() > alpha
     # The mutant: each user adds one more noise bit.
     monkeypatch.setattr(BitSum, "_ones", mutated(BitSum._ones, "trials=self", "trials=1 + self"))
-    assert least_p() < alpha
+    assert p_value() < alpha
 
 
 def test_an_analysis_decodes_the_bits() -> None:
@@ -161,74 +150,9 @@ def test_an_analysis_decodes_the_bits() -> None:
     assert single == 4 - 2
 
 
-def test_more_honest_users_than_participants_are_refused() -> None:
-    assert names(refusal(lambda: BINARY.observed_noise(7)), "honest", 7)
-    assert names(refusal(lambda: BINARY.mechanism(7)), "honest", 7)
-
-
-@pytest.mark.parametrize("probability", [0, 1, "1.5", -1, "x", None])
-def test_a_probability_without_privacy_is_refused(probability: Any) -> None:
-    line = refusal(lambda: BinaryShuffle(users=1, noise_bits=1, probability=probability))
-    assert names(line, "probability")
-
-
-@pytest.mark.parametrize("x", [[], [2], [[1]], ["1"], [0] * 7, None])
-def test_an_invalid_number_of_bits_is_refused(x: Any) -> None:
-    assert names(refusal(lambda: BINARY.randomize(x, rng=NeverAsked())), "x")
-
-
-@pytest.mark.parametrize("odd", [np.array([0, 1]), [0, 1], 1j, 1 + 0j, None, "1"], ids=repr)
-def test_one_invalid_bit_of_one_user_is_refused(odd: Any) -> None:
-    x = np.empty(2, dtype=object)
-    x[0], x[1] = odd, 1
-    assert names(refusal(lambda: BINARY.randomize(x, rng=NeverAsked())), "x")
-
-
-@pytest.mark.parametrize(
-    "x", [[[0.5]], [[0.5, 2.0]], [0.5, 0.5], [[0.5, 0.5]] * 6, [], 0.5, [[1], [1, 2]]]
-)
-def test_invalid_rows_of_bits_are_refused(x: Any) -> None:
-    assert names(refusal(lambda: VECTOR.randomize(x, rng=NeverAsked())), "x")
-
-
-@pytest.mark.parametrize(
-    "shuffled",
-    [
-        np.zeros((1, 0), dtype=np.uint8),
-        np.zeros((1, 4), dtype=np.uint8),
-        np.zeros((1, 21), dtype=np.uint8),
-        np.zeros((2, 3), dtype=np.uint8),
-        np.zeros((1, 3), dtype=np.int64),
-        np.full((1, 3), 2, dtype=np.uint8),
-        [[0, 0, 0]],
-    ],
-    ids=repr,
-)
-def test_an_impossible_number_of_messages_is_refused(shuffled: Any) -> None:
-    assert names(refusal(lambda: BINARY.analyze(shuffled)), "shuffled")
-
-
-SHARE = PolyaDifference(shape="1/2", scale=2)
-SMALL = PureShuffle(users=3, precision=2, reach=3, cover="1/8", share=SHARE)
-BITS = PureShuffle(users=3, precision=1, reach=2, cover="1/8", share=SHARE)
-DRAWS = 60_000
+DRAWS = 20_000
 ALPHA = "1e-10"
-RUNS = 1200
-
-
-def p_value(drawn: Any, law: dict[int, float]) -> float:
-    r"""Pearson's test of draws against a law, with cells of fewer than ten merged."""
-    counts, total = Counter(np.asarray(drawn).tolist()), len(drawn)
-    if not set(counts) <= set(law):
-        return 0.0
-    cells = [(counts[k], total * mass) for k, mass in law.items()]
-    cells.sort(key=lambda cell: cell[1])
-    rare = [cell for cell in cells if cell[1] < 10]
-    kept = [cell for cell in cells if cell[1] >= 10]
-    if rare:
-        kept.append((sum(c for c, _ in rare), sum(e for _, e in rare)))
-    square = sum((c - e) ** 2 / e for c, e in kept)
-    return float(chi2.sf(square, len(kept) - 1))
+RUNS = 2000
 
 
 def of_one(protocol: PureShuffle, x: int) -> dict[int, float]:
@@ -247,24 +171,17 @@ def of_all(protocol: PureShuffle, held: list[int]) -> dict[int, float]:
 def test_a_message_has_its_stated_law(x: int) -> None:
     alpha = buy_alpha(f"a message of a pure shuffle, x = {x}", ALPHA)
     many = PureShuffle(users=DRAWS, precision=2, reach=3, cover="1/8", share=SHARE)
-    drawn = many.values([x / 2] * DRAWS, rng=SeededRng(11 + x))
-    assert p_value(drawn, of_one(SMALL, x)) > alpha
-    assert p_value(drawn, of_one(SMALL, (x + 1) % 3)) < alpha
 
+    def p_value(values: Any, law: dict[int, float]) -> float:
+        return least_p(values(many, [x / 2] * DRAWS, rng=SeededRng(11 + x)).tolist(), law)
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("rng.below(self.width + 1)", "rng.below(self.width)"),  # the last number is never a cover
-        ("self.reach + steps", "steps"),
+    assert p_value(PureShuffle.values, of_one(SMALL, x)) > alpha
+    assert p_value(PureShuffle.values, of_one(SMALL, (x + 1) % 3)) < alpha
+    for old, new in (
+        ("rng.below(self.width + 1)", "rng.below(self.width)"),  # the last number is no cover
         ("np.flatnonzero(covered)", "np.flatnonzero(np.abs(noise) > self.reach)"),
-    ],
-)
-def test_a_mutant_message_is_refuted(old: str, new: str) -> None:
-    alpha = buy_alpha(f"a mutant message of a pure shuffle: {new}", ALPHA)
-    many = PureShuffle(users=DRAWS, precision=2, reach=3, cover="1/8", share=SHARE)
-    drawn = mutated(PureShuffle.values, old, new)(many, [0] * DRAWS, rng=SeededRng(3))
-    assert p_value(drawn, of_one(SMALL, 0)) < alpha
+    ):
+        assert p_value(mutated(PureShuffle.values, old, new), of_one(SMALL, x)) < alpha
 
 
 def test_bits_drawn_at_once_have_the_law_of_the_messages() -> None:
@@ -274,9 +191,9 @@ def test_bits_drawn_at_once_have_the_law_of_the_messages() -> None:
     def drawn(draw: Any) -> list[int]:
         return [draw(BITS, 2, 3, rng=rng) for _ in range(RUNS)]
 
-    assert p_value(drawn(PureShuffle.ones_of_bits), law) > alpha
+    assert least_p(drawn(PureShuffle.ones_of_bits), law) > alpha
     for old, new in ((" - held", ""), ("noise[covered == 0]", "noise")):
-        assert p_value(drawn(mutated(PureShuffle.ones_of_bits, old, new)), law) < alpha
+        assert least_p(drawn(mutated(PureShuffle.ones_of_bits, old, new)), law) < alpha
 
 
 def test_shuffled_messages_give_the_sum() -> None:
@@ -302,38 +219,58 @@ def test_the_error_and_the_probability_of_covers_are_bounds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("argument", "value"),
+    ("argument", "values"),
     [
-        ("users", 0),
-        ("reach", 0),
-        ("cover", 0),
-        ("cover", float("nan")),
-        ("share", DiscreteLaplace(scale=1)),
-        ("share", PolyaDifference(shape="3/2", scale=1)),
+        ("users", [0]),
+        ("reach", [0]),
+        ("cover", [0, float("nan")]),
+        ("share", [DiscreteLaplace(scale=1), PolyaDifference(shape="3/2", scale=1)]),
+        ("probability", [0, 1, "1.5", -1, "x", None]),
     ],
 )
-def test_bad_parameters_are_refused(argument: str, value: Any) -> None:
+def test_bad_parameters_are_refused(argument: str, values: list[Any]) -> None:
     given = {"users": 3, "precision": 1, "reach": 3, "cover": "1/8", "share": SHARE}
-    assert names(refusal(lambda: PureShuffle(**{**given, argument: value})), argument)
+    kind: Any = PureShuffle
+    if argument == "probability":
+        kind, given = BinaryShuffle, {"users": 1, "noise_bits": 1}
+    for value in values:
+        assert names(refusal(partial(kind, **{**given, argument: value})), argument)
 
 
-@pytest.mark.parametrize("x", [[], [0.5] * 4, [2], [float("nan")], [[0.5]], "x", [1, -1]])
-def test_bad_values_are_refused(x: Any) -> None:
-    assert names(refusal(lambda: SMALL.randomize(x)), "x")
+def bit_of(odd: Any) -> Any:
+    x = np.empty(2, dtype=object)
+    x[0], x[1] = odd, 1
+    return x
 
 
-def test_a_server_refuses_an_impossible_number_of_ones() -> None:
-    row = np.zeros((1, SMALL.width), dtype=np.uint8)
-    assert SMALL.analyze(row) == Fraction(-3, 2)
-    bad: Any
-    for bad in (row[0], row.astype(int), row[:, 1:], row + 2, np.repeat(row, 4, 1), "bits"):
-        assert names(refusal(partial(SMALL.analyze, bad)), "shuffled")
+NOTHING: list[Any] = [None, [], [[1], [1, 2]], "x"]
+INVALID: list[tuple[Any, list[Any]]] = [
+    (BINARY, [[2], [[1]], ["1"], [0] * 7]),
+    (BINARY, [*map(bit_of, (np.array([0, 1]), [0, 1], 1j, 1 + 0j, None, "1"))]),
+    (VECTOR, [[[0.5]], [[0.5, 2.0]], [0.5, 0.5], [[0.5, 0.5]] * 6, 0.5]),
+    (SMALL, [[0.5] * 4, [2], [float("nan")], [[0.5]], [1, -1]]),
+]
+
+
+@pytest.mark.parametrize(("protocol", "wrong"), INVALID)
+def test_invalid_values_are_refused_before_any_draw(protocol: Any, wrong: list[Any]) -> None:
+    for x in NOTHING + wrong:
+        assert names(refusal(partial(protocol.randomize, x, rng=NeverAsked())), "x")
+
+
+@pytest.mark.parametrize("protocol", [BINARY, SMALL])
+def test_an_impossible_number_of_messages_is_refused(protocol: Any) -> None:
+    # Bits of one user, and of all users and one more.
+    row = np.zeros((1, len(protocol.randomize([1], rng=SeededRng(1)).bits[0, 0])), dtype=np.uint8)
+    assert protocol.analyze(row) == (Fraction(-3, 2) if protocol is SMALL else -1)
+    bad: list[Any] = [row[0], row.astype(int), row[:, 1:], row[:, :0], row + 2, [[0, 0, 0]], "bits"]
+    for shuffled in (*bad, np.repeat(row, protocol.users + 1, 1), np.repeat(row, 2, 0)):
+        assert names(refusal(partial(protocol.analyze, shuffled)), "shuffled")
+
+
+def test_totals_and_honest_users_out_of_range_are_refused() -> None:
     for total in (4, -1):
         assert names(refusal(partial(BITS.ones_of_bits, total, 3)), "total")
     assert names(refusal(lambda: SMALL.ones_of_bits(1, 3)), "precision")
-    assert names(refusal(lambda: BITS.observed_noise(4)), "honest")
-
-
-def test_a_pure_shuffle_runs_only_over_a_shuffler() -> None:
-    ideal = IdealAggregation(modulus=8)
-    assert names(refusal(lambda: run(SMALL, [0, 0, 0], ideal, batch="b")), "functionality")
+    for act in (BINARY.observed_noise, BINARY.mechanism, BITS.observed_noise):
+        assert names(refusal(partial(act, 7)), "honest", 7)

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from mpmath import mp
 from scipy import stats
 
 import dpcore
 from dpcore import Noise, SeededRng, read_noise
-from dpcore.noise import batch_of
-from dpcore.sampling.inversion import InversionTable
 from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import by_day
-from tests.support.dpcore import mpmath_precision
-from tests.support.laws import EXAMPLES, SPELLED, centre, reach, second
+from tests.support.laws import EXAMPLES, SPELLED, centre
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "seeded.json").read_text())
 
@@ -37,29 +32,6 @@ def test_seeded_draws_are_the_same_on_every_platform(text: str) -> None:
         assert [noise.sample_reference(source) for _ in drawn] == drawn
 
 
-def one_table(text: str) -> bool:
-    r"""Whether a batch uses one inversion table, so that one word determines one draw."""
-    noise = read_noise(text)
-    batch = batch_of(noise)
-    return isinstance(batch, InversionTable) or (
-        isinstance(noise, dpcore.DiscreteLaplace) and noise.scale <= 64
-    )
-
-
-@by_day(6)
-@pytest.mark.parametrize("text", [text for text in VECTORS["draws"] if one_table(text)])
-def test_seeded_draws_invert_the_distribution_function(text: str) -> None:
-    # An independent implementation: SHA-256 and AES to words (test_rng), words to V, and the least
-    # k with V < F(k) by mpmath. It holds for laws that fit one table.
-    noise = read_noise(text)
-    with mpmath_precision.digits(30):
-        for seed, drawn in VECTORS["draws"][text].items():
-            words = SeededRng(int(seed)).words(len(drawn)).tolist()
-            for word, k in zip(words, drawn, strict=True):
-                v = mp.mpf(word) / 2**64
-                assert second(noise, "cdf", k - 1) < v < second(noise, "cdf", k)
-
-
 def test_every_law_has_seeded_vectors() -> None:
     assert {text.partition(":")[0] for text in VECTORS["draws"]} == set(EXAMPLES)
     assert list(VECTORS["draws"]) == list(VECTORS["reference"])
@@ -70,17 +42,14 @@ KINDS: dict[str, Callable[[Any, int], Any]] = {
     "X <= k": lambda x, k: x <= k,
     "|X| > k": lambda x, k: np.abs(x) > k,
     "X = k": lambda x, k: x == k,
-    "X even": lambda x, _: x % 2 == 0,
 }
 
 
 @cache
 def cells(noise: Noise) -> list[Cell]:
-    r"""Half-lines at quantiles, values next to 0 and to the mean, and parity."""
+    r"""Half-lines at quantiles, and values next to 0 and to the mean."""
     values = {0, 1, -1, *(centre(noise) + off for off in (-1, 0, 1))}
     found: list[Cell] = [("X = k", k) for k in values]
-    if even(noise) is not None:
-        found.append(("X even", 0))
     for level in (0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.45, 0.55, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999):
         k = noise.quantile(level)
         assert isinstance(k, int)
@@ -96,25 +65,8 @@ def chance(noise: Noise, cell: Cell) -> float:
             return noise.enclose_cdf(k, 64).upper_float
         case ("|X| > k", k):
             return noise.tail(k)
-        case ("X = k", k):
-            return noise.enclose_pmf(k, 64).upper_float
         case _:
-            parity = even(noise)
-            assert parity is not None
-            return parity
-
-
-@cache
-def even(noise: Noise) -> float | None:
-    # Parity tests the lowest digit, which no half-line of a large scale resolves. For a wide law
-    # with one peak it is 1/2 within half the peak.
-    low, high = noise.quantile(1e-14), noise.quantile(1 - 1e-14)
-    assert isinstance(low, int)
-    assert isinstance(high, int)
-    if high - low > 20_000:
-        return 0.5 if noise.log_concave else None
-    first = 2 * low - high
-    return float(np.sum(noise.pmf(np.arange(first - first % 2, 2 * high - low + 1, 2))))
+            return noise.enclose_pmf(cell[1], 64).upper_float
 
 
 def binomial_p(seen: int, trials: int, probability: float) -> float:
@@ -136,113 +88,38 @@ def worst(noise: Noise, drawn: Any) -> float:
 
 
 DRAWN = 400_000
-# Number of reference draws where 1000 take too long: enough to detect a wrong place or scale.
-REFERENCE = {
-    "discrete-gaussian-sum:count=1000,sigma_squared=400.5": 25,
-    "skellam:variance=1000003": 60,
-    "skellam:variance=16777216.5": 40,
-    "skellam:variance=1e12": 40,
-    "polya:shape=1/1024,scale=1000": 500,
-    "polya-difference:shape=1/1024,scale=1000": 200,
-    "poisson:mean=1000003": 60,
-    "poisson:mean=16777216.5": 60,
-    "poisson:mean=1e12": 40,
-    "binomial:trials=5000003,probability=3/10": 60,
-    "binomial:trials=1e8,probability=1/3": 40,
-}
 TINY_ALPHA = "1e-10"
 
 
 @by_day(3)
 @pytest.mark.parametrize("text", SPELLED)
-def test_batches_have_the_law(text: str) -> None:
-    alpha = buy_alpha(f"cells: batch {text}", TINY_ALPHA)
-    noise = read_noise(text)
-    assert worst(noise, noise.sample(DRAWN, rng=SeededRng(11))) > alpha
-
-
-@by_day(3)
-@pytest.mark.parametrize("text", SPELLED)
-def test_single_draws_have_the_law(text: str) -> None:
-    alpha = buy_alpha(f"cells: single {text}", TINY_ALPHA)
+def test_draws_have_the_law(text: str) -> None:
+    alpha = buy_alpha(f"cells: {text}", TINY_ALPHA)
     noise, source = read_noise(text), SeededRng(12)
-    assert worst(noise, np.array([noise.sample(rng=source) for _ in range(2000)])) > alpha
-
-
-@by_day(1)
-@pytest.mark.parametrize("text", SPELLED)
-def test_the_reference_sampler_has_the_law(text: str) -> None:
-    alpha = buy_alpha(f"cells: reference {text}", TINY_ALPHA)
-    noise, source = read_noise(text), SeededRng(13)
-    drawn = np.array([noise.sample_reference(source) for _ in range(REFERENCE.get(text, 1000))])
-    assert worst(noise, drawn) > alpha
-
-
-CHANGES = tuple(map(Fraction, ("1.04", "1.25", "2", "4")))
-
-
-def changed(noise: Noise, name: str, factor: Fraction) -> Noise:
-    r"""Return the law with one parameter multiplied by a factor; a probability by its odds."""
-    value = Fraction(noise.parameters[name]) * factor
-    if name == "probability":
-        value /= value + 1 - noise.parameters[name]
-    return type(noise)(**{**noise.parameters, name: value})
-
-
-def power_of(noise: Noise, mutant: Noise, trials: int, alpha: float) -> float:
-    r"""A lower bound on the probability of rejecting the mutant: that of the best single cell."""
-    rows, best = cells(noise), 0.0
-    for cell in rows:
-        p, q = chance(noise, cell), chance(mutant, cell)
-        least = stats.binom.ppf(alpha / len(rows) / 2, trials, p)
-        most = stats.binom.isf(alpha / len(rows) / 2, trials, p)
-        missed = stats.binom.cdf(most, trials, q) - stats.binom.cdf(least - 1, trials, q)
-        best = max(best, 1 - float(missed))
-    return best
-
-
-# The tiny parameters of each law give too few nonzero values for so small a change.
-WIDE_ENOUGH = [f"{law}:{parameters}" for law, rows in EXAMPLES.items() for parameters in rows[1:]]
-
-
-@by_day(1)
-@pytest.mark.parametrize("text", WIDE_ENOUGH)
-def test_a_changed_parameter_is_detected(text: str) -> None:
-    # The least change of each parameter at which the cells have power 0.999: 4% for one of them.
-    noise, least = read_noise(text), []
-    for name in (name for name, value in noise.parameters.items() if isinstance(value, Fraction)):
-        for factor in CHANGES:
-            mutant = changed(noise, name, factor)
-            if power_of(noise, mutant, DRAWN, 1e-9) > 0.999:
-                assert worst(noise, mutant.sample(DRAWN, rng=SeededRng(11))) < 1e-9
-                least.append(factor)
-                break
-        else:
-            raise AssertionError(f"the cells do not see {name}")
-    # A law with P(X = 0) >= 9/10 needs larger changes.
-    often = noise.enclose_pmf(0, 16).lower < Fraction(9, 10)
-    assert min(least) <= (Fraction(104, 100) if often else Fraction(5, 4))
+    assert worst(noise, noise.sample(DRAWN, rng=SeededRng(11))) > alpha / 2
+    single = [noise.sample(rng=source) for _ in range(2000)]
+    assert worst(noise, np.array(single)) > alpha / 2
 
 
 @pytest.mark.parametrize(
-    ("text", "trials"),
+    ("text", "other", "trials"),
     [
-        ("discrete-laplace:scale=10", 3000),
-        ("discrete-laplace:scale=10", DRAWN),
-        ("discrete-gaussian:sigma_squared=400", 6000),
-        ("discrete-gaussian:sigma_squared=400", DRAWN),
+        ("discrete-laplace:scale=10", "discrete-laplace:scale=52/5", DRAWN),
+        ("discrete-gaussian:sigma_squared=400", "discrete-gaussian:sigma_squared=416", DRAWN),
+        ("poisson:mean=50", "poisson:mean=52", 6000),
     ],
 )
-def test_a_doubled_mass_at_zero_is_detected(text: str, trials: int) -> None:
-    # The mutant does not reject the pair (-, 0): zero has twice its mass.
+def test_a_changed_parameter_and_a_doubled_mass_are_detected(
+    text: str, other: str, trials: int
+) -> None:
     noise = read_noise(text)
-    zero = float(noise.enclose_pmf(0).upper)
-    doubled = 2 * zero / (1 + zero)
-    most = stats.binom.isf(1e-9 / len(cells(noise)) / 2, trials, zero)
-    assert stats.binom.sf(most, trials, doubled) > 0.99
+    assert worst(noise, read_noise(other).sample(trials, rng=SeededRng(11))) < 1e-9
+    # A sampler of signs that does not reject the pair (-, 0): zero has twice its mass.
+    middle = centre(noise)
+    mass = float(noise.enclose_pmf(middle).upper)
+    again = np.random.default_rng(1).random(trials) < mass / (1 + mass)
     drawn = noise.sample(trials, rng=SeededRng(11))
-    again = np.random.default_rng(1).random(trials) < zero / (1 + zero)
-    assert worst(noise, np.where(again, 0, drawn)) < 1e-9
+    assert worst(noise, np.where(again, middle, drawn)) < 1e-9
 
 
 def test_draws_from_the_system_have_the_law_roughly() -> None:
@@ -251,13 +128,3 @@ def test_draws_from_the_system_have_the_law_roughly() -> None:
     for drawn in (noise.sample(4000), np.array([noise.sample() for _ in range(4000)])):
         assert 1000 < np.count_nonzero(drawn > 0) < 3000
         assert abs(drawn).max() < 10**6
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("text", REFERENCE)
-def test_few_reference_draws_detect_a_wrong_location(text: str) -> None:
-    # The least requirement for the rows of REFERENCE: every draw moved by five deviations.
-    assert text in SPELLED
-    noise, source = read_noise(text), SeededRng(13)
-    drawn = noise.sample(REFERENCE[text], rng=source) + 5 * reach(noise)
-    assert worst(noise, drawn) < 1e-9

@@ -35,9 +35,7 @@ from tests.support.secure_aggregation.recorded_round import refusal
 TERMS = Round(identifier=bytes(range(32)), users=4, dropouts=1, coordinates=3, modulus=1000)
 HEAD = 2 + 32 + (1 + 3) + 1  # of messages from "ann" to the server
 
-names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filter(
-    lambda name: len(name.encode()) <= 255
-)
+names = st.text("abz é漢😀", min_size=1, max_size=20)
 keys = st.integers(0, 2**255 - 20).map(lambda n: n.to_bytes(32, "little"))
 public = st.builds(PublicKeys, sharing=keys, masking=keys)
 seals = st.dictionaries(names, st.binary(min_size=SEALED_BYTES, max_size=SEALED_BYTES), max_size=4)
@@ -67,49 +65,39 @@ def zeros(count: int) -> MaskedInput:
     return MaskedInput(values=np.zeros(count, dtype=np.int64))
 
 
-def same(one: Any, other: Any) -> bool:
-    if isinstance(one, MaskedInput):
-        return isinstance(other, MaskedInput) and one.values.tolist() == other.values.tolist()
-    return bool(one == other)
+def test_no_message_exceeds_the_length_bound() -> None:
+    users = ["x" * 254 + end for end in "abcd"]  # identities of 255 bytes
+    seals, shares = dict.fromkeys(users, bytes(SEALED_BYTES)), dict.fromkeys(users, PRIME - 1)
+    largest = (
+        KeyAdvertisement(keys=ONE),
+        KeyList(keys=dict.fromkeys(users, ONE)),
+        SealedShares(commitment=bytes(32), sealed=seals),
+        ShareDelivery(sealed=seals),
+        zeros(3),
+        UnmaskRequest(survivors=tuple(users), dropped=()),
+        UnmaskReply(seeds=shares, keys={}),
+    )
+    assert tuple(map(type, largest)) == TYPES
+    for body in largest:
+        length = len(encode(body, TERMS, sender=users[0], receiver=users[0])) + 32
+        assert length <= most_bytes(type(body), TERMS)
+        if isinstance(body, (KeyAdvertisement, MaskedInput)):
+            assert length == most_bytes(type(body), TERMS)
 
 
 @given(bodies, names, names)
-def test_a_message_survives_a_round_trip(body: Any, sender: str, receiver: str) -> None:
+def test_a_message_survives_a_round_trip_and_no_other_length(
+    body: Any, sender: str, receiver: str
+) -> None:
     data = encode(body, TERMS, sender=sender, receiver=receiver)
     header, read = decode(data, TERMS)
     assert (header.type, header.sender, header.receiver) == (type(body), sender, receiver)
     assert header.identifier == TERMS.identifier
-    assert same(read, body)
-
-
-def largest(kind: Any) -> tuple[Any, str]:
-    r"""Return the message for four users with identities of 255 bytes, and one of them."""
-    users = ["x" * 254 + end for end in "abcd"]
-    seals, shares = dict.fromkeys(users, bytes(SEALED_BYTES)), dict.fromkeys(users, PRIME - 1)
-    return {
-        KeyAdvertisement: KeyAdvertisement(keys=ONE),
-        KeyList: KeyList(keys=dict.fromkeys(users, ONE)),
-        SealedShares: SealedShares(commitment=bytes(32), sealed=seals),
-        ShareDelivery: ShareDelivery(sealed=seals),
-        MaskedInput: zeros(3),
-        UnmaskRequest: UnmaskRequest(survivors=tuple(users), dropped=()),
-        UnmaskReply: UnmaskReply(seeds=shares, keys={}),
-    }[kind], users[0]
-
-
-@pytest.mark.parametrize("kind", TYPES)
-def test_no_message_exceeds_the_length_bound(kind: Any) -> None:
-    body, name = largest(kind)
-    assert len(name.encode()) == 255
-    length = len(encode(body, TERMS, sender=name, receiver=name)) + 32
-    assert length <= most_bytes(kind, TERMS)
-    if kind in (KeyAdvertisement, MaskedInput):
-        assert length == most_bytes(kind, TERMS)
-
-
-@given(bodies)
-def test_truncated_and_extended_messages_are_refused(body: Any) -> None:
-    data = written(body)
+    if isinstance(body, MaskedInput):
+        assert isinstance(read, MaskedInput)
+        assert read.values.tolist() == body.values.tolist()
+    else:
+        assert read == body
     for end in range(len(data)):
         assert refusal(decode, data[:end], TERMS), f"the first {end} of {len(data)} bytes"
     longer = refusal(decode, data + b"\0", TERMS)
@@ -153,30 +141,24 @@ def test_a_decoder_that_accepts_any_order_is_detected(monkeypatch: pytest.Monkey
     assert uncanonical(decode, swapped())
 
 
-def test_a_decoder_that_ignores_trailing_bytes_is_detected() -> None:
-    data = written(MaskedInput(values=np.array([1, 2, 3]))) + b"\0"
-    assert not uncanonical(decode, data)
-    assert uncanonical(mutated(decode, "reader.end()", "pass"), data)
-
-
 def edited(body: Any, place: int, new: bytes) -> bytes:
     data = written(body)
     return data[: HEAD + place] + new + data[HEAD + place + len(new) :]
 
 
 ONE = PublicKeys(sharing=b"\1" * 32, masking=b"\2" * 32)
-P = (2**255 - 19).to_bytes(32, "little")
 BAD = {
     "empty": (b"", "is truncated"),
-    "version 2": (b"\2" + written(KeyAdvertisement(keys=ONE))[1:], "version 2, which is unknown"),
     "type 0": (b"\1\0" + written(KeyAdvertisement(keys=ONE))[2:], "type 0, which is unknown"),
+    "version 2": (b"\2" + written(KeyAdvertisement(keys=ONE))[1:], "version 2, which is unknown"),
     "round": (edited(KeyAdvertisement(keys=ONE), -9, b"\x77"), "belongs to another round"),
     "name": (edited(KeyAdvertisement(keys=ONE), -4, b"\xff\xfe"), "is not UTF-8"),
-    "first key": (edited(KeyAdvertisement(keys=ONE), 0, P), "not canonical"),
-    "second key": (edited(KeyAdvertisement(keys=ONE), 32, b"\xff" * 32), "not canonical"),
+    "second key": (
+        edited(KeyAdvertisement(keys=ONE), 32, (2**255 - 19).to_bytes(32, "little")),
+        "not canonical",
+    ),
     "value": (edited(zeros(3), 2, b"\x03\xe8"), "not below the modulus"),
     "fewer values": (written(zeros(2)), "is truncated"),
-    "more values": (written(zeros(4)), "longer than its encoding"),
     "share": (
         edited(UnmaskReply(seeds={"bob": 0}, keys={}), 6, PRIME.to_bytes(33, "big")),
         "outside the field",
@@ -187,10 +169,6 @@ BAD = {
         "not in increasing order",
     ),
     "swapped": (swapped(), "not in increasing order"),
-    "too many": (
-        edited(UnmaskRequest(survivors=("bob",), dropped=()), 0, b"\xff\xff"),
-        "not in increasing order",
-    ),
 }
 
 
@@ -200,13 +178,12 @@ def test_invalid_messages_are_refused_by_name(name: str) -> None:
     refused = refusal(decode, data, TERMS)
     assert refused is not None
     assert reason in refused.reason
+    if name == "fewer values":
+        assert (refused.message, refused.sender) == ("MaskedInput", "ann")
+        assert str(refused) == "MaskedInput of 'ann': is truncated"
 
 
-def test_a_refusal_names_message_sender_and_reason() -> None:
-    refused = refusal(decode, written(zeros(2)), TERMS)
-    assert refused is not None
-    assert (refused.message, refused.sender) == ("MaskedInput", "ann")
-    assert str(refused) == "MaskedInput of 'ann': is truncated"
+def test_a_refusal_without_a_sender_names_the_server_or_only_a_message() -> None:
     assert str(AggregationRefused("KeyList", "", "x")) == "KeyList of the server: x"
     assert str(refusal(decode, b"\1", TERMS)) == "message: is truncated"
 
@@ -264,16 +241,13 @@ def test_invalid_parameters_of_a_round_are_refused(argument: str, value: Any) ->
     assert refused.value.argument in {argument, "dropouts"}
 
 
-def test_the_context_depends_on_the_neighbourhood() -> None:
-    graphs = [None] + [
-        Neighbourhood(neighbours=k, threshold=t) for k, t in ((4, 3), (4, 4), (6, 4), (6, 5))
-    ]
-    rounds = [Round(**{**GOOD, "users": 9, "neighbourhood": graph}) for graph in graphs]
-    assert len({terms.context for terms in rounds}) == len(graphs)
-
-
-@pytest.mark.parametrize("field", ["identifier", "users", "dropouts", "coordinates", "modulus"])
-def test_the_context_depends_on_every_term(field: str) -> None:
+def test_the_context_depends_on_every_term() -> None:
     base = {**GOOD, "users": 9}
-    other = bytes(31) + b"\1" if field == "identifier" else base[field] + 1
-    assert Round(**base).context != Round(**{**base, field: other}).context
+    graphs = ((4, 3), (4, 4), (6, 4), (6, 5))
+    rounds = [
+        base,
+        {**base, "identifier": bytes(31) + b"\1"},
+        *({**base, field: value + 1} for field, value in base.items() if type(value) is int),
+        *({**base, "neighbourhood": Neighbourhood(neighbours=k, threshold=t)} for k, t in graphs),
+    ]
+    assert len({Round(**terms).context for terms in rounds}) == len(rounds) == 10

@@ -8,18 +8,22 @@ import os
 import pickle
 import threading
 from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dpcore.errors import DpcoreError
-from dpcore.sampling.rng import Rng, SeededRng, Words
+from dpcore.sampling.rng import Rng, SeededRng
 from dpcore.secure_aggregation import server as masked_server
 from dpcore.secure_aggregation import user as masked_user
 from dpcore.secure_aggregation.masked_aggregation import AggregationServer, Device, Step, _SingleUse
 from dpcore.secure_aggregation.messages import AggregationRefused
 from tests.dpcore.test_forks import Fork, in_child, native_fork
 from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.scripted_rng import Acting
+from tests.support.dpcore.threads import at_once
 from tests.support.secure_aggregation.recorded_round import (
     over_each_graph,
     plain_sum,
@@ -36,7 +40,6 @@ CLOSERS = ("close_keys", "close_shares", "close_inputs", "finish")
 over_graph = over_each_graph(
     __name__,
     ANN=lambda graph: rehearsed(graph).users[Step.KEYS]["ann"],
-    GIVEN=lambda graph: rehearsed(graph).given[Step.UNMASK]["ann"],
 )
 
 
@@ -62,33 +65,26 @@ class Ann:
 
 
 @pytest.mark.parametrize("step", Step)
-def test_a_step_equals_its_function_and_is_taken_once(step: Step) -> None:
+def test_a_step_equals_its_function_and_is_taken_once_and_in_order(
+    step: Step, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ann = Ann(step)
     assert ann.device.due == STEPS[step - 1]
+    for later in Step:
+        if later > step:  # refused without effect
+            early = refusal(ann.ask, later)
+            assert early is not None
+            assert early.reason == f"comes too early: {STEPS[step - 1]} is due"
     _, expected = PLAY.step(step, "ann")
     assert ann.ask(step) == expected
     for other in Step:
         if other <= step:
             refused = refusal(ann.ask, other)
-            assert refused is not None
             assert str(refused) == f"the step {STEPS[other - 1]} of 'ann': was taken already"
-
-
-@pytest.mark.parametrize("step", Step)
-def test_a_step_that_is_too_early_is_refused_without_effect(step: Step) -> None:
-    for earlier in Step:
-        if earlier < step:
-            ann = Ann(earlier)
-            refused = refusal(ann.ask, step)
-            assert refused is not None
-            assert refused.reason == f"comes too early: {STEPS[earlier - 1]} is due"
-            assert ann.ask(earlier)
-
-
-def test_an_unchecked_order_of_steps_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Device, "_step", mutated(Device._step, "step != self.due", "False"))
-    with pytest.raises(AttributeError):  # the state belongs to another step
-        Ann(Step.SHARES).ask(Step.UNMASK)
+    if step is Step.SHARES:  # the twin finds the state of another step
+        monkeypatch.setattr(Device, "_step", mutated(Device._step, "step != self.due", "False"))
+        with pytest.raises(AttributeError):
+            Ann(step).ask(Step.UNMASK)
 
 
 def survives_refusals(step: Step) -> bool:
@@ -110,30 +106,12 @@ def test_a_refused_message_may_be_followed_by_the_right_one(
     assert not survives_refusals(step)
 
 
-class Breaks(Rng):
-    r"""Fails in the middle of a step, or first performs an action there."""
-
-    __slots__ = ("act",)
-
-    def __init__(self, act: Callable[[], object]) -> None:
-        self.act = act
-
-    def bits(self, count: int) -> int:
-        self.act()
-        return SeededRng(7).bits(count)
-
-    def words(self, count: int) -> Words:
-        self.act()
-        return SeededRng(7).words(count)
-
-
-def interrupted() -> None:
-    raise KeyboardInterrupt
-
-
 def test_an_interrupted_step_is_not_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
     def answers_after(step: Step) -> bool:
-        ann = Ann(step, Breaks(interrupted))
+        ann = Ann(step, Acting(interrupted))
         with pytest.raises(KeyboardInterrupt):
             ann.ask(step)
         ann.rng = SeededRng(99)
@@ -154,7 +132,7 @@ def test_a_state_discarded_within_a_step_is_not_restored(
 ) -> None:
     def kept() -> bool:
         ann = Ann(Step.SHARES)
-        ann.rng = Breaks(ann.device.forget)
+        ann.rng = Acting(ann.device.forget)
         refused = refusal(ann.ask, Step.SHARES)
         assert refused is None or refused.reason.startswith("has no state")
         return refused is None or ann.device.due != ""
@@ -173,7 +151,7 @@ def answers_within(step: Step) -> list[bytes]:
         ann.rng = SeededRng(5)
         refusal(lambda: sent.append(ann.ask(step)))
 
-    ann.rng = Breaks(again)
+    ann.rng = Acting(again)
     sent.append(ann.ask(step))
     return sent
 
@@ -185,12 +163,8 @@ def test_a_step_within_a_step_is_refused(step: Step, monkeypatch: pytest.MonkeyP
     assert len(answers_within(step)) > 1
 
 
-def race(
-    monkeypatch: pytest.MonkeyPatch, data: list[bytes], lock: Any = None
-) -> tuple[list[bytes], list[str]]:
-    r"""Start threads that request step 4 at the same time; each waits within it for the others."""
-    meet, start = threading.Barrier(len(data)), threading.Barrier(len(data))
-    plain = masked_user.unmask
+def test_only_one_of_several_racing_threads_takes_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    meet, plain = threading.Barrier(2), masked_user.unmask
 
     def slowly(state: Any, received: bytes) -> Any:
         with contextlib.suppress(threading.BrokenBarrierError):  # no other thread is admitted
@@ -199,58 +173,28 @@ def race(
 
     monkeypatch.setattr(masked_user, "unmask", slowly)
     ann = Ann(Step.UNMASK)
-    ann.device._lock = lock or ann.device._lock
-    sent: list[bytes] = []
-    refused: list[str] = []
 
-    def ask(received: bytes) -> None:
-        start.wait(10)
+    def ask() -> bytes | str:
         try:
-            sent.append(ann.ask(Step.UNMASK, received))
+            return ann.ask(Step.UNMASK)
         except AggregationRefused as error:
-            refused.append(error.reason)
+            return error.reason
 
-    threads = [threading.Thread(target=ask, args=(received,)) for received in data]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    monkeypatch.setattr(masked_user, "unmask", plain)
-    return sent, refused
+    assert {*at_once(ask, ask)} == {PLAY.sent[Step.UNMASK]["ann"], "was taken already"}
 
 
-GIVEN = PLAY.given[Step.UNMASK]["ann"]
-
-
-def test_only_one_of_several_racing_threads_takes_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent, refused = race(monkeypatch, [GIVEN, GIVEN])
-    assert sent == [PLAY.sent[Step.UNMASK]["ann"]]
-    assert refused == ["was taken already"]
-
-
-COPIES: dict[str, Callable[[Any], object]] = {
-    "copy": copy.copy,
-    "deepcopy": copy.deepcopy,
-    "pickle": pickle.dumps,
-    "old pickle": lambda end: pickle.dumps(end, 0),
-}
-
-
-@pytest.mark.parametrize("way", COPIES)
-@pytest.mark.parametrize(
-    "end", [Device(ANN), AggregationServer(PLAY.server[Step.KEYS])], ids=["device", "server"]
-)
-def test_a_state_cannot_be_copied(way: str, end: Any) -> None:
-    with pytest.raises(TypeError, match="cannot be copied or pickled: it holds the state"):
-        COPIES[way](end)
+@pytest.mark.parametrize("make", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_state_cannot_be_copied(make: Callable[[Any], object]) -> None:
+    for end in (Device(ANN), AggregationServer(PLAY.server[Step.KEYS])):
+        with pytest.raises(TypeError, match="cannot be copied or pickled: it holds the state"):
+            make(end)
 
 
 def test_the_repr_of_a_device_contains_no_secret() -> None:
     for step in Step:
         assert repr(Ann(step).device) == f"<Device of 'ann': {STEPS[step - 1]} is due>"
-    assert (
-        repr(AggregationServer(PLAY.server[Step.KEYS])) == "<AggregationServer: close_keys is due>"
-    )
+    desk = AggregationServer(PLAY.server[Step.KEYS])
+    assert repr(desk) == "<AggregationServer: close_keys is due>"
     assert not hasattr(Device(ANN), "__dict__")
     ann = Ann(Step.UNMASK)
     ann.ask(Step.UNMASK)
@@ -281,10 +225,9 @@ def test_the_child_of_a_fork_has_no_state(monkeypatch: pytest.MonkeyPatch) -> No
     other = threading.Thread(target=hold)
     other.start()
     assert inside.wait(10)
-    assert not child_answers(lambda: ann.ask(Step.UNMASK))
-    assert not child_answers(lambda: ann.ask(Step.UNMASK), native_fork)
-    assert not child_answers(lambda: desk.receive(PLAY.sent[Step.KEYS]["ann"]))
-    assert not child_answers(lambda: desk.receive(PLAY.sent[Step.KEYS]["ann"]), native_fork)
+    for fork in (os.fork, native_fork):
+        assert not child_answers(lambda: ann.ask(Step.UNMASK), fork)
+        assert not child_answers(lambda: desk.receive(PLAY.sent[Step.KEYS]["ann"]), fork)
     leave.set()
     other.join(10)
     assert ann.ask(Step.UNMASK) == PLAY.sent[Step.UNMASK]["ann"]
@@ -320,18 +263,14 @@ def test_a_server_closes_each_step_once(step: Step) -> None:
     again = refusal(desk.receive, PLAY.sent[step]["ann"])
     assert again is not None
     assert again.reason == "was already received in this round"
-    closed(desk, step)
+    total = closed(desk, step)
     refused = refusal(closed, desk, step)
     assert str(refused) == f"the step {CLOSERS[step - 1]} of the server: was taken already"
-
-
-def test_a_server_returns_the_sum_and_ends() -> None:
-    desk = played(Step.UNMASK)
-    total = desk.finish()
-    assert total.sum.tolist() == plain_sum(PLAY.inputs, total.participants, 1000)
-    assert desk.due == ""
-    refused = refusal(desk.receive, PLAY.sent[Step.UNMASK]["ann"])
-    assert str(refused) == "the step receive of the server: comes after the last step"
+    if step is Step.UNMASK:
+        assert total.sum.tolist() == plain_sum(PLAY.inputs, total.participants, 1000)
+        assert desk.due == ""
+        refused = refusal(desk.receive, PLAY.sent[Step.UNMASK]["ann"])
+        assert str(refused) == "the step receive of the server: comes after the last step"
 
 
 def test_a_step_with_too_few_messages_stays_open() -> None:
@@ -343,16 +282,8 @@ def test_a_step_with_too_few_messages_stays_open() -> None:
     assert desk.close_keys() == PLAY.given[Step.SHARES]
 
 
-class Unheld:
-    def here(self) -> Unheld:
-        return self
-
-    def __enter__(self) -> None: ...
-    def __exit__(self, *_: object) -> None: ...
-
-
 def test_no_message_of_concurrent_threads_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, arrived = masked_server.receive, threading.Barrier(len(PLAY.sent[Step.KEYS]))
+    plain = masked_server.receive
 
     def slowly(state: Any, data: bytes) -> Any:
         after = plain(state, data)
@@ -364,17 +295,8 @@ def test_no_message_of_concurrent_threads_is_lost(monkeypatch: pytest.MonkeyPatc
     def brought(lock: Any = None) -> int:
         desk = AggregationServer(PLAY.server[Step.KEYS])
         desk._lock = lock or desk._lock
-
-        def bring(message: bytes) -> None:
-            arrived.wait(10)
-            refusal(desk.receive, message)
-
-        threads = [threading.Thread(target=bring, args=(m,)) for m in PLAY.sent[Step.KEYS].values()]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(20)
+        at_once(*(partial(refusal, desk.receive, sent) for sent in PLAY.sent[Step.KEYS].values()))
         return len(desk._state.arrived)
 
     assert brought() == len(PLAY.inputs)
-    assert brought(Unheld()) < len(PLAY.inputs)
+    assert brought(SimpleNamespace(here=contextlib.nullcontext)) < len(PLAY.inputs)

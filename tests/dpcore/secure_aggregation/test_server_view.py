@@ -94,15 +94,6 @@ def test_after_unmasking_inputs_are_uniform_given_their_sum(
     assert p_value([without_self_masks(bare)[n] for n in NAMES[:2]]) < alpha / 3
 
 
-def test_inputs_are_uniform_given_their_sum_after_a_dropout() -> None:
-    alpha = buy_alpha("masked aggregation: view with a dropout", "1e-9")
-    play = played({"bob": Step.INPUT}, 13)
-    rows = {n: without_pair_masks(play, n, y, "bob") for n, y in without_self_masks(play).items()}
-    assert set((rows["ann"] + rows["eve"]) % M) == {0}
-    assert p_value([rows["ann"]]) > alpha / 2
-    assert p_value([rows["eve"]]) > alpha / 2
-
-
 def without_pair_masks(play: Rehearsal, name: str, row: Integers, other: str) -> Integers:
     r"""Return a row of ``name`` minus the mask it shares with ``other``, from ``other``'s key."""
     private = play.after[Step.SHARES][other].masking.private
@@ -129,14 +120,6 @@ def test_a_late_input_stays_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     assert p_value([late_input(14)]) > alpha
     monkeypatch.setattr(masked_user, "masked", mutated(masked_user.masked, *NO_SELF))
     assert (late_input(14) == INPUTS["bob"]).all()
-
-
-def test_inputs_on_a_ring_are_uniform_given_their_sum() -> None:
-    alpha = buy_alpha("masked aggregation: view of a ring", "1e-9")
-    rows = without_self_masks(played({}, 15, FOUR, RING))
-    assert set(np.sum([*rows.values()], axis=0) % M) == {2}
-    for left_out in FOUR:
-        assert p_value([rows[n] for n in FOUR if n != left_out]) > alpha / 4
 
 
 RING = Neighbourhood(neighbours=2, threshold=2)

@@ -73,58 +73,37 @@ def weights(noise: Noise, first: int, last: int) -> list[Fraction]:
     return [lower_end(noise.enclose_pmf(k, 160)) for k in range(first, last + 1)]
 
 
-class ProposalProven:
-    r"""A discrete Laplace as one fork, cut where the remaining mass is below 10^-30."""
-
-    far = 72
-
-    def __init__(self, scale: int) -> None:
-        self._law, self._reach = DiscreteLaplace(scale=scale), self.far * scale
-
-    def sample_reference(self, rng: Forking) -> int:
-        every = weights(self._law, -self._reach, self._reach)
-        return rng.choose(every, "proposal") - self._reach
-
-
 def decay_proven(rng: Forking, exponent: Fraction) -> bool:
     return bernoulli_exp_proven(rng, min(max(exponent, NONE), Fraction(1)))
 
 
-class ShortProposal(ProposalProven):
-    r"""The same, cut sooner, so that two rounds can be enumerated completely."""
+def law_proven(kind: Callable[..., Noise], first: int, last: int, *, scaled: bool = False) -> Any:
+    r"""Return a stand-in for a law: one fork, cut where little mass remains.
 
-    far = 3
+    The ends are multiples of the scale if ``scaled``.
+    """
 
+    class Proven:
+        def __init__(self, **parameters: Any) -> None:
+            unit = parameters["scale"] if scaled else 1
+            self._law, self._first, self._last = kind(**parameters), first * unit, last * unit
 
-class GaussianProven:
-    r"""A discrete Gaussian as one fork, cut where the remaining mass is below 10^-25."""
+        def sample_reference(self, rng: Forking) -> int:
+            every = weights(self._law, self._first, self._last)
+            return rng.choose(every, kind.__name__) + self._first
 
-    def __init__(self, sigma_squared: Fraction) -> None:
-        self._law = DiscreteGaussian(sigma_squared=sigma_squared)
-
-    def sample_reference(self, rng: Forking) -> int:
-        return rng.choose(weights(self._law, -12, 12), "gaussian") - 12
-
-
-class PoissonProven:
-    r"""A Poisson draw as one fork, cut where the remaining mass is below 10^-30."""
-
-    def __init__(self, mean: Fraction) -> None:
-        self._law = Poisson(mean=mean)
-
-    def sample_reference(self, rng: Forking) -> int:
-        return rng.choose(weights(self._law, 0, 39), "poisson")
+    return Proven
 
 
-class FewArrivals(PoissonProven):
-    r"""The same, cut where the remaining mass is below 10^-3."""
+ProposalProven = law_proven(DiscreteLaplace, -72, 72, scaled=True)  # the rest is below 10^-30
+ShortProposal = law_proven(DiscreteLaplace, -3, 3, scaled=True)  # for two rounds
+GaussianProven = law_proven(DiscreteGaussian, -12, 12)  # below 10^-25
+PoissonProven = law_proven(Poisson, 0, 39)  # below 10^-30
+FewArrivals = law_proven(Poisson, 0, 11)  # below 10^-3
 
-    def sample_reference(self, rng: Forking) -> int:
-        return rng.choose(weights(self._law, 0, 11), "arrivals")
 
-
-def unit_proven(rng: Forking) -> int:
-    return rng.choose(weights(Poisson(mean=1), 0, 39), "unit")
+def unit_proven(rng: Forking) -> Any:
+    return PoissonProven(mean=1).sample_reference(rng)
 
 
 def urn_proven(rng: Forking, shape: Fraction, scale: Fraction) -> int:
@@ -254,8 +233,7 @@ class Layer:
     r"""A function of the samplers, with the settings of its enumeration.
 
     ``how`` are the keywords of ``unroll``, which leaves at most ``leftover`` open; ``short`` are
-    stubs that end sooner, for two rounds; ``broken`` is the case in which mutants are detected, and
-    ``harmless`` edits keep the law.
+    stubs that end sooner, for two rounds; ``broken`` is the case in which mutants are detected.
     """
 
     name: str
@@ -269,7 +247,6 @@ class Layer:
     leftover: Fraction = TINY
     mutants: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     broken: Any = None
-    harmless: Mapping[str, tuple[str, str, Any]] = field(default_factory=dict)
     afresh: tuple[Any, ...] = ()
     short: Mapping[str, Any] = field(default_factory=dict)
     by_day: int = 2
@@ -278,12 +255,3 @@ class Layer:
     def law(self, code: Callable[..., Any], case: Any) -> Law:
         r"""Return the law that the code draws."""
         return unroll(lambda rng: self.run(code, rng, case), **self.how)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Coin(Layer):
-    r"""A coin that shows heads with probability e^-case."""
-
-    run: Callable[[Callable[..., Any], Forking, Any], Any] = call
-    mass: Callable[[Any], Mass] = decay
-    values: Callable[[Any], Iterable[Any]] = both

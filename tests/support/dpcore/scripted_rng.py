@@ -2,12 +2,12 @@ r"""Random sources that deal scripted values, and count the requests."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 import numpy as np
 
-from dpcore.sampling.rng import Rng, Words
+from dpcore.sampling.rng import Rng, SeededRng, Words
 
 
 class NeverAsked(Rng):
@@ -20,6 +20,25 @@ class NeverAsked(Rng):
 
     def words(self, count: int) -> Words:
         raise AssertionError(f"{count} words were drawn")
+
+
+class Acting(Rng):
+    r"""Calls ``act`` at each request, then returns seeded bits; ``asked`` counts the requests."""
+
+    __slots__ = ("_source", "act", "asked")
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self.act, self.asked, self._source = act, 0, SeededRng(1)
+
+    def bits(self, count: int) -> int:
+        self.asked += 1
+        self.act()
+        return self._source.bits(count)
+
+    def words(self, count: int) -> Words:
+        self.asked += 1
+        self.act()
+        return self._source.words(count)
 
 
 class Dealt(Rng):
