@@ -59,12 +59,6 @@ def test_a_repeated_batch_returns_the_stored_value_and_is_charged_once(ledger: L
     assert [charge.released is not None for charge in ledger.history()] == [True, True]
 
 
-def test_noise_from_a_seed_is_never_charged(ledger: Ledger) -> None:
-    with pytest.raises(InvalidParameter, match="seed = 7: is not private"):
-        ledger.release(NOISY, 1, users=["ada"], batch="one", rng=SeededRng(7))
-    assert ledger.charges() == 0
-
-
 MANY: list[tuple[Any, Any]] = [
     (NoisyMax(epsilon="1/4", sensitivity=1, scope=CELLS.scope), [3, 9, 1]),
     (AboveThreshold(epsilon="1/4", sensitivity=1, threshold=5, scope=CELLS.scope), [3, 90, 1]),
@@ -100,19 +94,18 @@ def test_every_mechanism_is_charged_its_guarantee(mechanism: Any, value: Any) ->
 
 
 def test_shuffled_reports_cost_less_if_the_budget_has_a_delta(tmp_path: Path) -> None:
-    report = RandomisedResponse(epsilon=1, values=10, scope=CELLS.scope)
-    users, votes = [f"u{i}" for i in range(1000)], ShuffledReports(report=report, users=900)
+    report = RandomisedResponse(epsilon=1, values=3, scope=CELLS.scope)
+    users, votes = [f"u{i}" for i in range(100)], ShuffledReports(report=report, users=90)
     budget = Approx(4, "1e-6", scope=CELLS.scope)
     with Ledger.create(f"{tmp_path}/l.db", budget=budget) as ledger:
-        with pytest.raises(InvalidParameter, match="at least 900 users"):
-            ledger.release(votes, [0] * 899, users=users[:899], batch="b")
-        assert ledger.charges() == 0
+        with pytest.raises(InvalidParameter, match="at least 90 users"):
+            ledger.release(votes, [0] * 89, users=users[:89], batch="b")
         before = ledger.remaining("u7")["rho"]
-        found = ledger.release(votes, [i % 10 for i in range(1000)], users=users, batch="b")
-        assert report.estimate(found.value).users == 1000
-        # The report without shuffling costs rho = 0.46.
-        assert 0 < before - ledger.remaining("u7")["rho"] < Fraction(1, 50)
-        assert ledger.check() == ()
+        found = ledger.release(votes, [i % 3 for i in range(100)], users=users, batch="b")
+        assert report.estimate(found.value).users == 100
+        # The report without shuffling costs rho = 0.364.
+        assert 0 < before - ledger.remaining("u7")["rho"] < Fraction(1, 4)
+        assert (ledger.charges(), ledger.check()) == (1, ())
 
 
 @pytest.mark.parametrize("gap", [False, True])
@@ -188,13 +181,6 @@ def test_a_value_that_cannot_be_stored_after_its_draw_is_charged(
     assert ledger.charges() == 2
 
 
-def test_a_value_is_drawn_again_only_under_a_new_batch_name(ledger: Ledger) -> None:
-    """Counterexample: two batches of one value differ; repetitions of one batch never do."""
-    values = {ledger.release(NOISY, 0, users=["a"], batch=f"{n}").value for n in range(8)}
-    assert len(values) > 4
-    assert len({ledger.release(NOISY, 0, users=["a"], batch="0").value for _ in range(8)}) == 1
-
-
 def test_a_refused_release_is_not_charged(ledger: Ledger) -> None:
     asked: dict[str, Any] = {"users": ["ada"], "batch": "one"}
     for mechanism, value in (
@@ -205,6 +191,8 @@ def test_a_refused_release_is_not_charged(ledger: Ledger) -> None:
     ):
         with pytest.raises(InvalidParameter, match="value"):
             ledger.release(mechanism, value, **asked)
+    with pytest.raises(InvalidParameter, match="seed = 7: is not private"):
+        ledger.release(NOISY, 1, **asked, rng=SeededRng(7))
     with pytest.raises(InvalidParameter, match=r"mechanism|guarantee"):
         ledger.release(7, 1, **asked)  # type: ignore[arg-type]  # deliberately of the wrong type
     dear = Mechanism(noise=DiscreteGaussian(sigma_squared="1/4"), sensitivity=1, scope=CELLS.scope)
@@ -222,26 +210,18 @@ def test_a_refused_release_is_not_charged(ledger: Ledger) -> None:
 def test_mechanisms_with_the_same_guarantee_are_distinguished(ledger: Ledger) -> None:
     asked: dict[str, Any] = {"users": ["ada"], "batch": "one", "rows_per_user": 1}
     first = NoisyMax(epsilon="1/10", sensitivity=1)
-    released = ledger.release(first, [3, 4], **asked)
+    released = ledger.release(first, [3, 4], **asked, question="which")
+    (charge,) = ledger.history()
+    assert guarantee_from_json(charge.guarantee).pure().upper == guarantee(first).pure().upper
     for other in (
         NoisyMax(epsilon="1/10", sensitivity=1, monotonic=True),
         AboveThreshold(epsilon="1/10", sensitivity=1, threshold=4),
         Selection(epsilon="1/10", sensitivity=1),
     ):
         with pytest.raises(InvalidParameter, match="for another mechanism"):
-            ledger.release(other, [3, 4], **asked)
-    assert ledger.release(first, [3, 4], **asked).value == released.value
+            ledger.release(other, [3, 4], **asked, question="which")
+    assert ledger.release(first, [3, 4], **asked, question="which").value == released.value
     assert ledger.charges() == 1
-
-
-def test_the_guarantee_of_a_stored_value_survives_a_round_trip(ledger: Ledger) -> None:
-    asked: dict[str, Any] = {"users": ["ada"], "rows_per_user": 1}
-    lap = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)
-    choice = NoisyMax(epsilon="1/10", sensitivity=1)
-    for batch, mechanism, value in (("one", lap, 3), ("two", choice, [1, 2])):
-        ledger.release(mechanism, value, batch=batch, question="how many", **asked)
-        found = guarantee_from_json(ledger.history()[-1].guarantee)
-        assert found.pure().upper == guarantee(mechanism).pure().upper
 
 
 def test_a_charge_and_a_release_of_one_batch_are_distinguished(ledger: Ledger) -> None:
@@ -255,40 +235,39 @@ def test_a_charge_and_a_release_of_one_batch_are_distinguished(ledger: Ledger) -
     refusal(lambda: ledger.charge(["ada"], NOISY, batch="charged"), AlreadyCharged)
 
 
+VALUE, PAID = "released value was edited or deleted", "rows in ledger_paid were edited"
+
+
 @pytest.mark.parametrize(
-    "edit",
+    ("edit", "found", "exported"),
     [
-        "UPDATE ledger_released SET value = '41'",
-        "DELETE FROM ledger_released",
-        "INSERT INTO ledger_released VALUES (2, '41')",
+        ("UPDATE ledger_released SET value = '41'", VALUE, VALUE),
+        ("DELETE FROM ledger_released", VALUE, VALUE),
+        ("INSERT INTO ledger_released VALUES (2, '41')", VALUE, ""),
+        ("INSERT INTO ledger_released VALUES (9, '41')", "value that was added later", ""),
+        ("UPDATE ledger_released SET value = CAST(value AS BLOB)", "", VALUE),
+        ("UPDATE ledger_paid SET name = CAST(name AS BLOB)", "", PAID),
+        ("UPDATE ledger_paid SET name = 'eve'", "", PAID),
     ],
 )
-def test_an_edited_value_is_detected(ledger: Ledger, edit: str) -> None:
-    ledger.release(NOISY, 10**6, users=["ada"], batch="one")
-    ledger.charge(["ada"], NOISY, batch="two")
-    assert ledger.check() == ()
-    with ledger._store.writing() as connection:
-        connection.execute(text(edit))
-    (damage,) = ledger.check()
-    assert "released value" in str(damage)
-    if "INSERT" not in edit:
-        with pytest.raises(LedgerDamaged, match=r"charge 1 .*released value was edited or deleted"):
-            ledger.release(NOISY, 0, users=["ada"], batch="one")
-
-
-def test_names_and_values_of_another_type_are_damage(tmp_path: Path) -> None:
-    edits = {
-        "UPDATE ledger_released SET value = CAST(value AS BLOB)": "released value was edited",
-        "UPDATE ledger_paid SET name = CAST(name AS BLOB)": "rows in ledger_paid were edited",
-        "UPDATE ledger_paid SET name = 'eve'": "rows in ledger_paid were edited",
-    }
-    for i, (edit, match) in enumerate(edits.items()):
-        with Ledger.create(str(tmp_path / f"{i}.db"), budget=BUDGET) as ledger:
-            ledger.release(NOISY, 10**6, users=["ada"], batch="one")
-            with ledger._store.writing() as connection:
-                connection.execute(text(edit))
-            with pytest.raises(LedgerDamaged, match=match):
+def test_an_edited_value_or_name_is_detected(
+    url: str, edit: str, found: str, exported: str
+) -> None:
+    if "BLOB" in edit and url.startswith("postgresql"):
+        return  # its columns keep their types
+    with Ledger.create(url, budget=BUDGET) as ledger:
+        ledger.release(NOISY, 10**6, users=["ada"], batch="one")
+        ledger.charge(["ada"], NOISY, batch="two")
+        assert ledger.check() == ()
+        with ledger._store.writing() as connection:
+            connection.execute(text(edit))
+        assert found in str(ledger.check()[0])
+        if exported:
+            with pytest.raises(LedgerDamaged, match=exported):
                 [*ledger.export()]
+        if found and exported:
+            with pytest.raises(LedgerDamaged, match=f"charge 1 .*{VALUE}"):
+                ledger.release(NOISY, 0, users=["ada"], batch="one")
 
 
 def test_a_ledger_created_before_stored_values_accepts_them(url: str, tmp_path: Path) -> None:

@@ -28,12 +28,10 @@ from dpcore.mechanism import Mechanism, Relation, Release, Scope, Sensitivity, U
 from dpcore.selection import NoisyThreshold
 from tests.support.accounting import subsampled_releases
 from tests.support.ledger.budget import PER_USER
-from tests.support.run_command import Answer, typed
 
 LAPLACE = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)
 CURVE = PrivacyCurve(noise=LAPLACE.noise, sensitivity=1)
 GAUSSIAN = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=1)
-NOISE = ("--noise", "discrete-laplace:scale=10")
 ADDED = Scope(relation=Relation.ADD_REMOVE)
 
 
@@ -129,30 +127,11 @@ def test_every_part_of_a_composition_pays_for_all_rows() -> None:
 def test_rows_that_no_theorem_covers_are_refused() -> None:
     real = RealCurve(noise=Laplace(scale=2), sensitivity=1, scope=ADDED)
     exact = PrivacyCurve(noise=LAPLACE.noise, sensitivity=1, scope=ADDED)
-    parts: list[Any] = [Rdp({2: 1}), compose(PoissonSampled(curve=real, rate="1/10"))]
-    for source in (*parts, compose(PoissonSampled(curve=exact, rate="1/10"))):
+    sampled = [compose(PoissonSampled(curve=each, rate="1/10")) for each in (real, exact)]
+    for source in (Rdp({2: 1}), *sampled):
         assert for_user(source, 1).scope.unit.value == "user"
         with pytest.raises(NotDerived, match="the cost of 2 rows of one user"):
             for_user(source, 2)
-
-
-def test_several_rows_in_a_composition_cost_what_as_many_steps_cost(
-    ledger: Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def opened(*words: str) -> Answer:
-        return typed(capsys, "ledger", words[0], "--db", str(tmp_path / "ledger.db"), *words[1:])
-
-    words = ["charge", "--users", "ada", "--rows-per-user"]
-    assert opened(*words, "3", "--batch", "one", *NOISE).code == 0
-    alone = ["--sensitivity", "3", *NOISE]
-    assert opened("charge", "--users", "bob", "--batch", "two", *alone).code == 0
-    spent = [opened("show", "--user", user).out.splitlines()[1] for user in ("ada", "bob")]
-    assert spent == ["spent      epsilon=0.3"] * 2
-    claim = ["--claim", "epsilon=1/10", "--reason", "x"]
-    assert opened(*words, "2", "--batch", "three", *claim).code == 0
-    refused = opened(*words, "0", "--batch", "four", *claim)
-    assert refused.code == 2
-    assert "--rows-per-user = 0" in refused.err
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5])
