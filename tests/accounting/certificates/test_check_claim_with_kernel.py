@@ -37,7 +37,6 @@ from tests.support.run_command import Command, typed
 
 KINDS: Final = {
     "one Gaussian": "gaussian:sigma=2",
-    "Gaussians": "gaussian:sigma=7 --rounds 9",
     "Laplace": "laplace:scale=3 --rounds 40",
     "discrete Gaussian": "discrete-gaussian:sigma_squared=40 --rounds 12",
     "discrete Laplace": "discrete-laplace:scale=9 --rounds 20",
@@ -164,12 +163,8 @@ def test_no_plan_makes_a_false_claim_hold(certified: Certified) -> None:
     ("field", "value"),
     [
         ("step", "1/10000000000"),
-        ("step", "2"),
-        ("digits", 401),
         ("digits", 7),
         ("slots", 1 << 18),
-        ("slots", 63),
-        ("cut", -1),
         ("cut", 10**21),
         ("more", 1),
     ],
@@ -186,18 +181,21 @@ def test_hostile_plans_are_refused_by_name(field: str, value: Any, certified: Ce
 HOSTILE: Final = [
     {"law": "discrete-gaussian", "sigma_squared": str(10**30)},
     {"law": "discrete-gaussian-sum", "count": "1000000", "sigma_squared": "400"},
-    {"law": "skellam", "variance": str(10**300)},
     {"law": "polya-difference", "shape": "1/2", "scale": str(10**20)},
-    {"law": "binomial", "trials": str(10**400), "probability": "1/2"},
 ]
+
+
+def of_noise(document: dict[str, Any], noise: dict[str, Any], **plan: Any) -> dict[str, Any]:
+    """Return the certificate of another law, otherwise consistent, with its first claim."""
+    part = {**document["parts"][0], "noise": noise}
+    changed = {**document, "parts": [part], "claims": document["claims"][:1]}
+    changed["evidence"] = {**document["evidence"], **plan}
+    return {**changed, "digest": digest_of(changed)}
 
 
 @pytest.mark.parametrize("noise", HOSTILE, ids=lambda noise: noise["law"])
 def test_hostile_sizes_end_at_once(noise: dict[str, Any], certified: Certified) -> None:
-    document = certified("discrete Gaussian")
-    part = {**document["parts"][0], "noise": noise}
-    changed = {**document, "parts": [part], "claims": document["claims"][:1]}
-    changed["digest"] = digest_of(changed)
+    changed = of_noise(certified("discrete Gaussian"), noise)
     start = time.process_time()
     failures = verify(changed).failures
     assert "claims[0] (epsilon)" in {each.where for each in failures}
@@ -205,17 +203,13 @@ def test_hostile_sizes_end_at_once(noise: dict[str, Any], certified: Certified) 
 
 
 def test_a_grid_of_too_many_points_is_refused_before_it_is_built(certified: Certified) -> None:
-    document = certified("discrete Gaussian")
-    part = {**document["parts"][0], "noise": {"law": "skellam", "variance": "4"}}
-    changed = {**document, "parts": [part], "claims": document["claims"][:1]}
-    changed["evidence"] = {**document["evidence"], "step": f"1/{10**9}"}
-    changed["digest"] = digest_of(changed)
+    noise = {"law": "skellam", "variance": "4"}
+    changed = of_noise(certified("discrete Gaussian"), noise, step=f"1/{10**9}")
     expected = "grid points at step 1/1000000000 exceed the limit of 2^22"
     assert expected in str(verify(changed).failures)
 
 
 SLOW: Final = [
-    ("discrete Gaussian", {"noise": {"law": "discrete-gaussian", "sigma_squared": str(10**6)}}),
     ("discrete Gaussian", {"noise": {"law": "skellam", "variance": str(10**5)}}),
     ("a sample", {"noise": {"law": "gaussian", "sigma": "1/20"}}),
     ("a group", {"sampling": {"kind": "poisson-group", "rate": "1/50", "members": 64}}),
@@ -238,15 +232,11 @@ def test_a_long_computation_of_the_kernel_stops_at_its_deadline(
     assert time.process_time() - start < 5
 
 
-def test_a_delta_of_zero_has_evidence() -> None:
-    mechanism = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)
-    total = compose((mechanism, 10))
+def test_a_claim_has_evidence_unless_it_is_beyond_the_kernel() -> None:
+    total = compose((Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1), 10))
     found = certify(total, deltas=["1e-6"], epsilons=[1], evidence=True)
     assert (found.claims[1]["lower"], found.claims[1]["upper"]) == ("0.00000000", "0.00000000")
     assert verify(found).proof == "kernel"
-
-
-def test_a_claim_beyond_the_kernel_gets_no_evidence() -> None:
     mechanism = Mechanism(noise=DiscreteGaussian(sigma_squared=9), sensitivity=1)
     for asked in ({"deltas": (), "orders": ["5/2"]}, {"orders": ["5/2"]}):
         with pytest.raises(NotDerived, match="only rational Renyi divergences"):
