@@ -67,17 +67,14 @@ def test_an_infinite_epsilon_is_explained_with_advice(
 
 
 def test_epsilon_and_delta_at_extreme_points(command: Command) -> None:
-    def epsilon(delta: object, *words: object) -> Any:
-        return command("epsilon", *GAUSSIAN, *words, "--delta", delta, "--json").json
+    def epsilon(delta: object) -> Any:
+        return command("epsilon", *GAUSSIAN, "--delta", delta, "--json").json
 
     assert epsilon(0)["epsilon"] == {"lower": "inf", "upper": "inf"}
     assert epsilon(1)["epsilon"] == {"lower": 0.0, "upper": 0.0}
     assert epsilon("1/3")["delta"] == "1/3"
     nothing = command("delta", *GAUSSIAN, "--epsilon", 0, "--json").json
     assert (nothing["epsilon"], nothing["delta"]["lower"]) == (0, pytest.approx(0.01994, rel=1e-3))
-    million = epsilon("1e-6", "--rounds", "1e6")
-    assert million["rounds"] == 10**6
-    assert 1400 < million["epsilon"]["lower"] <= million["epsilon"]["upper"] < 1600
     small, smaller = epsilon("1e-300"), epsilon("1e-400")
     assert (small["delta"], smaller["delta"]) == (1e-300, "1e-400")
     assert small["epsilon"]["lower"] < small["epsilon"]["upper"] * (1 + 1e-12)
@@ -171,16 +168,12 @@ def test_calibrated_noise_meets_the_target_and_one_step_less_does_not(command: C
         spelled = f"discrete-gaussian:sigma_squared={noise['sigma_squared']}"
         again = command("delta", "--noise", spelled, "--rounds", 50, "--epsilon", 2, "--json").json
         assert (again["delta"]["upper"] <= 1e-6) is keeps
-    text = command("calibrate", "--noise", "discrete-gaussian", *words).out
-    assert " fails: " in text
-
-
-def test_pure_targets_and_honest_fractions_are_calibrated(command: Command) -> None:
-    words = ["--noise", "discrete-laplace", "--epsilon", 2, "--rounds", 50]
-    found = command("calibrate", *words, "--json").json
+    assert " fails: " in command("calibrate", "--noise", "discrete-gaussian", *words).out
+    pure = ["calibrate", "--noise", "discrete-laplace", "--epsilon", 2, "--rounds", 50, "--json"]
+    found = command(*pure).json
     assert noise_from_json(found["noise"]) == read_noise("discrete-laplace:scale=25")
     assert (found["delta"], found["epsilon"]) == (0.0, {"lower": 2.0, "upper": 2.0})
-    less = command("calibrate", *words, "--honest", "90%", "--json").json
+    less = command(*pure, "--honest", "90%").json
     assert less["honest_fraction"] == "9/10"
     assert Fraction(less["noise"]["scale"]) > 25
 
@@ -198,8 +191,6 @@ def test_the_cost_of_returning_users_is_listed_by_theorem(command: Command) -> N
     found = command(*words, "--visits", "1,16", "--json").json
     assert [row["visits"] for row in found["returning"]] == [1, 16]
     assert [row["tightest"] for row in found["returning"]] == ["exact", "exact"]
-    methods = [route["method"] for route in found["returning"][0]["routes"]]
-    assert methods == ["exact", "renyi", "paper", "zcdp", "optimal", "advanced", "basic"]
 
 
 def test_lists_and_ranges_of_counts_are_parsed() -> None:

@@ -74,9 +74,6 @@ def test_a_sampled_release_and_shuffled_reports_are_charged(command: Command) ->
 
 
 def test_budgets_that_renew(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = command("open", "--budget", "rho=1/2", "--renews", "week")
-    assert wrong.code == 2
-    assert "--renews = week: must be one of year, month, day" in wrong.err
     assert command("open", "--budget", "rho=1/2", "--renews", "year").code == 0
     first = ["budget     rho=1/2 for each year (UTC)", "periods    none"]
     assert command("show").out.splitlines()[::4] == first
@@ -95,8 +92,7 @@ def test_budgets_that_renew(command: Command, monkeypatch: pytest.MonkeyPatch) -
         "in 2027    rho=1/8", "together   rho=3/8",
     ]  # fmt: skip
     document = command("show", "--json").json
-    assert (document["renews"], document["periods"]) == ("year", ["2026", "2027"])
-    assert document["together"]["rho"] == "1"
+    assert (document["periods"], document["together"]["rho"]) == (["2026", "2027"], "1")
     assert [*command("show", "--user", "ada", "--json").json["periods"]] == ["2026", "2027"]
 
 
@@ -204,11 +200,12 @@ CLAIM = [*CHARGE, "--users", "ada", "--claim", "rho=1/100", "--reason", "r"]
     ("words", "option"),
     [
         (["open", "--budget", "rho"], "--budget"),
+        (["open", "--budget", "rho=1/2", "--renews", "week"], "--renews = week: must be one of"),
         (
             ["open", "--budget", "rho=1"],
             "--budget = rho=1 (replace): must be rho=1/2",
         ),
-        (["open", "--budget", "rho=1/2", "--relation", "add-remove"], "rho=1/2 (add-remove): is"),
+        (["open", "--budget", "rho=1/2", "--relation", "add-remove"], "rho=1/2 (add-remove): must be"),
         ([*CHARGE, "--users", "ada"], "--noise: give exactly one of --noise and --claim"),
         ([*CHARGE, *GAUSSIAN], "--users: give exactly one of --users and --users-file"),
         ([*CHARGE, "--users", "ada", "--users-file", "-", *GAUSSIAN], "--users"),
@@ -254,11 +251,3 @@ def test_a_missing_ledger_is_refused(command: Command, tmp_path: Path) -> None:
     command.path = tmp_path / "no" / "folder.db"
     answer = command("open", "--budget", "rho=1")
     assert (answer.code, "the folder must exist" in answer.err) == (2, True)
-
-
-def test_help_explains_the_exit_codes(command: Command) -> None:
-    shown = typed(command.streams, "ledger", "--help")
-    assert shown.code == 0
-    text = " ".join(shown.out.split())
-    assert "Exit code: 0 done; 1 a user has too little budget" in text
-    assert "4 the batch was already charged, and nothing was charged again" in text

@@ -158,15 +158,12 @@ def test_a_plan_shows_the_true_cost_and_whether_it_fits(shell: Shell) -> None:
 
 def test_an_approximate_budget_is_counted_as_rho(shell: Shell) -> None:
     url = shell.open("--budget", "epsilon=1,delta=1e-5")
-    costs = set()
-    for epsilon in ("3/2", "1", "1/2", "1/4", "1/5"):
-        found = shell("plan count", "--epsilon", epsilon, "--ledger", url)
-        costs |= {line for line in found.out.splitlines() if line.startswith("costs ")}
-        assert found.code == (0 if epsilon == "1/5" else 1)
-        assert max(map(len, found.out.splitlines())) < 100  # no exact fraction is printed
-    assert len(costs) == 5
     counted = "(an epsilon,delta budget is counted as rho and delta)"
-    assert all(line.endswith(counted) for line in costs)
+    for epsilon, code in (("3/2", 1), ("1/4", 1), ("1/5", 0)):
+        found = shell("plan count", "--epsilon", epsilon, "--ledger", url)
+        (line,) = (each for each in found.out.splitlines() if each.startswith("costs "))
+        assert (found.code, line.endswith(counted)) == (code, True)
+        assert max(map(len, found.out.splitlines())) < 100  # no exact fraction is printed
     refused = shell("count", "--epsilon", "1/2", "--ledger", url, "--batch", "one")
     assert refused.code == 1
     assert f"the batch costs rho=0.12246, delta=0 {counted}" in refused.err
@@ -175,8 +172,6 @@ def test_an_approximate_budget_is_counted_as_rho(shell: Shell) -> None:
     assert shell("histogram", *keys, *words).code == 0
     shown = typed(shell.streams, "ledger", "show", "--ledger", url, "--user", "u1")
     assert (shown.code, "/" in shown.out) == (0, False)
-    exact = typed(shell.streams, "ledger", "show", "--db", url, "--user", "u1", "--json")
-    assert "/" in exact.json["remaining"]["rho"]
 
 
 def test_a_plan_and_a_dry_run_read_the_header_only(shell: Shell) -> None:

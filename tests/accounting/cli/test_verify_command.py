@@ -81,16 +81,13 @@ def test_the_certificate_of_an_honest_run_holds(command: Command) -> None:
             f"discrete-laplace:scale={noise['scale']} (sensitivity {moved}): recomputed"
         )
     assert lines[-1] == "every claim holds"
-
-
-def test_assumptions_are_printed_first_and_last(command: Command) -> None:
+    # Assumptions are printed first and last.
     for options, first in (
         ({"trust": "shuffled-pure"}, "parts[0]: assumed: "),
         ({"simulated": True}, "noise: assumed: "),
     ):
         answer = command(of_a_run(**options))  # type: ignore[arg-type]  # a text or a truth value
-        assert answer.code == 0
-        assert answer.out.startswith(first)
+        assert (answer.code, answer.out.startswith(first)) == (0, True)
         assert answer.out.splitlines()[-1] == "every claim holds under the stated assumptions"
 
 
