@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,6 @@ from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation, Release, Scope, Unit
 from dpcore.numbers.parameter import name
-from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal
 from tests.support.ledger.budget import BUDGET, PER_USER, per_user, wanted
@@ -200,22 +200,19 @@ def test_a_ledger_is_opened_with_its_own_budget_only(url: str) -> None:
                 method(url, budget=other)
 
 
-@pytest.mark.parametrize(
-    ("url", "match"),
-    [
-        ("", "must be a path"),
-        (":memory:", "not in memory"),
-        ("sqlite:///file:x.db?nolock=1&uri=true", "without options"),
-        ("sqlite://root:secret@host/x.db", "without options"),
-        ("postgresql://root:secret@host:port/x", "must be a path"),
-        ("mysql://root@localhost/x", "must be a path"),
-        ("postgresql+asyncpg://root:secret@localhost/x", "must be a path"),
-    ],
-)
-def test_a_url_is_a_file_or_postgresql(url: str, match: str) -> None:
-    with pytest.raises(InvalidParameter, match=match) as refused:
-        Ledger.open(url)
-    assert "secret" not in str(refused.value)
+def test_a_url_is_a_file_or_postgresql() -> None:
+    for url, match in {
+        "": "must be a path",
+        ":memory:": "not in memory",
+        "sqlite:///file:x.db?nolock=1&uri=true": "without options",
+        "sqlite://root:secret@host/x.db": "without options",
+        "postgresql://root:secret@host:port/x": "must be a path",
+        "mysql://root@localhost/x": "must be a path",
+        "postgresql+asyncpg://root:secret@localhost/x": "must be a path",
+    }.items():
+        line = refusal(partial(Ledger.open, url))
+        assert match in line
+        assert "secret" not in line
 
 
 def test_an_export_is_checked_without_this_package(ledger: Ledger) -> None:
@@ -283,18 +280,13 @@ def test_many_charges_at_once_equal_single_charges(
     assert ledger.check(*(each for each in at_once if isinstance(each, Receipt))) == ()
     assert ledger.remaining("bob") == ledger.remaining("ada") == {"rho": 0}
     assert ledger.charge_many([]) == ()
-
-
-def test_counters_not_updated_between_charges_would_overspend(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    forgetful = mutated(
-        book.charged, "book.pay(accounts, paying,", "book.pay(dict(accounts), paying,"
-    )
+    # Counters that are not updated between the charges would overspend.
+    pay = "book.pay(accounts, paying,"
+    forgetful = mutated(book.charged, pay, "book.pay(dict(accounts), paying,")
     monkeypatch.setattr("accounting.ledger.ledger.charged", forgetful)
     with pytest.raises(KeyError):
-        ledger.charge_many(STORY)
-    assert ledger.charges() == 0
+        ledger.charge_many([wanted("dan", "1/2", f"{n}") for n in range(3)])
+    assert ledger.charges() == 4
 
 
 GAUSSIAN = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1, scope=PER_USER)
@@ -350,13 +342,13 @@ def test_a_sample_costs_at_most_the_release_without_sampling() -> None:
     refusal(lambda: cost(filter_for(Pure(1, scope=ADDED)), sampled), NotDerived)
 
 
-FLIP = f"UPDATE ledger_users SET spent_0 = spent_0 - {1 << 59}"  # noqa: S608 - by hand
-
-
-def test_a_flipped_bit_in_a_counter_is_detected_at_the_next_charge(ledger: Ledger) -> None:
+def test_a_flipped_bit_in_a_counter_is_detected_at_the_next_charge(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ledger.charge(["ada", "bob"], per_user(1), batch="one")
     with ledger._store.writing() as connection:
-        connection.exec_driver_sql(f"{FLIP} WHERE name = 'ada'")
+        flip = f"UPDATE ledger_users SET spent_0 = spent_0 - {1 << 59} WHERE name = 'ada'"  # noqa: S608 - by hand
+        connection.exec_driver_sql(flip)
     looks: list[Callable[[], object]] = [
         lambda: ledger.charge(["ada", "eve"], per_user("1/8"), batch="two"),
         lambda: ledger.charge(["ada"], per_user("1/8"), batch="two", skip_exhausted=True),
@@ -371,14 +363,7 @@ def test_a_flipped_bit_in_a_counter_is_detected_at_the_next_charge(ledger: Ledge
     assert [type(each) for each in outcomes] == [LedgerDamaged, Receipt]
     assert ledger.remaining("eve") == {"rho": Fraction(7, 8)}
 
-
-@by_day(1)
-def test_without_row_checks_an_exhausted_user_would_be_charged_again(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger.charge(["ada"], per_user(1), batch="one")
-    with ledger._store.writing() as connection:
-        connection.exec_driver_sql(FLIP)
+    # Without the check of a row, an exhausted user would be charged again.
     blind = mutated(Book.accounts, "account.row(self.identity, name) == cells", "True")
     monkeypatch.setattr(Book, "accounts", blind)
-    assert ledger.charge(["ada"], per_user("1/8"), batch="two").number == 2
+    assert ledger.charge(["ada"], per_user("1/8"), batch="two").number == 3

@@ -7,6 +7,7 @@ import random
 import tempfile
 import time
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,10 @@ from dpcore.local import FAMILIES, LocalHashing, LocalReport, RandomisedResponse
 from dpcore.mechanism import Scope, Unit
 from dpcore.sampling.rng import SeededRng
 from dpcore.selection import AboveThreshold, NoisyMax, NoisyThreshold, Selection
-from tests.day_and_nightly import by_day, effort
+from tests.day_and_nightly import effort
 from tests.support.dpcore.refusals import refusal
 from tests.support.ledger.budget import BUDGET
-from tests.support.ledger.workers import NOISY, processes, release_at_once, release_on, together
+from tests.support.ledger.workers import NOISY, processes, release_on
 
 CELLS = Mechanism(
     noise=DiscreteGaussian(sigma_squared=400),
@@ -108,21 +109,21 @@ def test_shuffled_reports_cost_less_if_the_budget_has_a_delta(tmp_path: Path) ->
         assert (ledger.charges(), ledger.check()) == (1, ())
 
 
-@pytest.mark.parametrize("gap", [False, True])
-def test_all_answers_of_a_threshold_are_charged_and_stored(ledger: Ledger, gap: bool) -> None:
+def test_all_answers_of_a_threshold_are_charged_and_stored(ledger: Ledger) -> None:
     # An error after the draw would reveal something about the answers, at no cost.
-    above = AboveThreshold(
-        epsilon="1/4", sensitivity=1, threshold=5, gap=gap, scope=Scope(unit=Unit.USER)
-    )
     values: list[list[int]] = [[-(10**6), 10**6], [10**6], [10**30], [-(10**6)], []]
-    for value in values:
-        found = [ledger.release(above, value, users=["ada"], batch=f"{value}") for _ in range(2)]
+    for gap, value in product((False, True), values):
+        above = AboveThreshold(
+            epsilon="1/4", sensitivity=1, threshold=5, gap=gap, scope=Scope(unit=Unit.USER)
+        )
+        asked: Any = {"users": ["ada"], "batch": f"{gap}: {value}"}
+        found = [ledger.release(above, value, **asked) for _ in range(2)]
         assert found[0].value == found[1].value
         assert [type(each.value) for each in found] == [list, list]
         said = [answer > 0 for answer in value]
         assert [each is not None and each is not False for each in found[0].value] == said
         assert all(type(each) in (bool, int, type(None)) for each in found[0].value)
-    assert (ledger.charges(), ledger.check()) == (len(values), ())
+    assert (ledger.charges(), ledger.check()) == (2 * len(values), ())
 
 
 def test_keys_that_cannot_be_stored_are_refused_before_the_draw(tmp_path: Path) -> None:
@@ -225,14 +226,15 @@ def test_mechanisms_with_the_same_guarantee_are_distinguished(ledger: Ledger) ->
 
 
 def test_a_charge_and_a_release_of_one_batch_are_distinguished(ledger: Ledger) -> None:
-    ledger.charge(["ada"], NOISY, batch="charged")
+    asked: Any = {"batch": "charged"}
+    ledger.charge(["ada"], NOISY, **asked)
     with pytest.raises(InvalidParameter, match=r"and its value is not in the ledger"):
-        ledger.release(NOISY, 1, users=["ada"], batch="charged")
+        ledger.release(NOISY, 1, users=["ada"], **asked)
+    refusal(lambda: ledger.charge(["ada"], NOISY, **asked), AlreadyCharged)
     ledger.release(NOISY, 1, users=["ada"], batch="released")
     for repeat_ok in (False, True):
         with pytest.raises(InvalidParameter, match=r"was charged by Ledger\.release"):
             ledger.charge(["ada"], NOISY, batch="released", repeat_ok=repeat_ok)
-    refusal(lambda: ledger.charge(["ada"], NOISY, batch="charged"), AlreadyCharged)
 
 
 VALUE, PAID = "released value was edited or deleted", "rows in ledger_paid were edited"
@@ -287,21 +289,6 @@ def test_a_ledger_created_before_stored_values_accepts_them(url: str, tmp_path: 
         assert ledger.release(NOISY, 3, users=["ada"], batch="new").value == value
     if not url.startswith("postgresql"):
         assert backup(url, tmp_path / "copy.db") == 2
-
-
-@by_day(1)
-def test_processes_that_release_one_batch_get_the_same_value(url: str, tmp_path: Path) -> None:
-    Ledger.create(url, budget=BUDGET).close()
-    given: dict[str, list[tuple[str, str]]] = {}
-    for batch, value, repeated in together(release_at_once, url, tmp_path, 5):
-        given.setdefault(batch, []).append((value, repeated))
-    assert len(given) == 5
-    for found in given.values():
-        assert len({value for value, _ in found}) == 1
-        assert sorted(repeated for _, repeated in found) == ["False", "True", "True", "True"]
-    if not url.startswith("postgresql"):
-        # Neither data nor values cross to another process: the queue holds only its header.
-        assert Path(f"{url}-queue").stat().st_size <= 64
 
 
 def test_kills_at_any_moment_lose_no_value_and_charge_once(tmp_path: Path) -> None:
