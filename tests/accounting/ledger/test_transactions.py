@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,6 @@ from accounting.ledger import (
 from accounting.ledger.charge_or_refuse import Book
 from accounting.ledger.sqlite_file import FileConnection
 from accounting.ledger.transactions import Store, _write_ahead
-from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.refusals import refusal
 from tests.support.ledger.budget import BUDGET, PER_USER, per_user
@@ -227,32 +226,26 @@ def test_a_full_disk_leaves_the_old_state(tmp_path: Path) -> None:
     assert said == f"{room / 'ledger.db'}: database or disk is full\n"
 
 
-def test_a_charging_process_has_exclusive_access(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactions, "_PATIENCE", 0.05)
-    with Ledger.create(url, budget=BUDGET) as ledger, Ledger.open(url) as other:
-        with other._store.writing() as connection:
-            other._book.head(connection, lock=True)
-            said = refusal(
-                lambda: ledger.charge(["ada"], per_user("1/4"), batch="one"), LedgerUnavailable
-            )
-            assert "waited 0.05 s for" in said
-            if not url.startswith("postgresql") and Path("/proc/locks").exists():
-                assert f"another thread of this process ({os.getpid()})" in said
-            assert ledger.charges() == 0  # readers do not wait
-        assert ledger.charge(["ada"], per_user("1/4"), batch="one").number == 1
-
-
-@by_day(1)
-def test_the_process_that_blocks_a_charge_is_named(
-    url: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("holder", ["thread", "process"])
+def test_a_charging_process_excludes_others_and_is_named(
+    url: str, monkeypatch: pytest.MonkeyPatch, holder: str
 ) -> None:
     monkeypatch.setattr(transactions, "_PATIENCE", 0.05)
-    with Ledger.create(url, budget=BUDGET) as ledger:
-        context = processes()
-        held, enough = context.Event(), context.Event()
-        holding = context.Process(target=hold, args=(url, held, enough), daemon=True)
-        holding.start()
-        assert held.wait(60)
+    with Ledger.create(url, budget=BUDGET) as ledger, ExitStack() as held:
+        pid = os.getpid()
+        if holder == "thread":
+            other = held.enter_context(Ledger.open(url))
+            connection = held.enter_context(other._store.writing())
+            other._book.head(connection, lock=True)
+        else:
+            context = processes()
+            inside, enough = context.Event(), context.Event()
+            holding = context.Process(target=hold, args=(url, inside, enough), daemon=True)
+            holding.start()
+            held.callback(holding.join, 30)
+            held.callback(enough.set)
+            assert inside.wait(60)
+            pid = holding.pid or 0
         said = refusal(
             lambda: ledger.charge(["ada"], per_user("1/4"), batch="one"), LedgerUnavailable
         )
@@ -262,12 +255,14 @@ def test_the_process_that_blocks_a_charge_is_named(
             began = r"\(idle in transaction, its transaction began \d+ s ago\)"
             assert re.search(rf"for server process \d+ {began}", said)
             assert "pg_terminate_backend" in said
-        elif Path("/proc/locks").exists():
-            assert f"for process {holding.pid} (python" in said
-        else:
+        elif not Path("/proc/locks").exists():
             assert "which this system cannot identify" in said
-        enough.set()
-        holding.join(30)
+        elif holder == "thread":
+            assert f"another thread of this process ({pid})" in said
+        else:
+            assert f"for process {pid} (python" in said
+        assert ledger.charges() == 0  # readers do not wait
+        held.close()
         assert ledger.charge(["ada"], per_user("1/4"), batch="one").number == 1
 
 
