@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,7 +19,6 @@ from accounting.derive_guarantee import guarantee
 from accounting.guarantees.bound import Bound
 from dpcore import DiscreteLaplace
 from dpcore.mechanism import Mechanism, Release, Scope, Sensitivity, Unit
-from dpcore.numbers.parameter import RationalLike
 from dpcore.parse_noise import read_noise
 from dpcore.selection import Selection
 from tests.day_and_nightly import by_day
@@ -157,28 +156,17 @@ def test_arguments_out_of_range_are_refused(asked: dict[str, Any]) -> None:
     refusal(lambda: certify(curve("discrete-gaussian:sigma_squared=400"), **asked))
 
 
-@dataclass(frozen=True)
-class Wrong:
-    """A composition whose result is wrong by one part in a million."""
+def test_a_wrong_engine_certifies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    epsilon = Composition.epsilon
 
-    parts: tuple[tuple[Any, int], ...] = ((curve("discrete-gaussian:sigma_squared=400"), 1),)
-    scope: Scope = USER
-    assumptions: tuple[str, ...] = ("said by hand",)
+    def wrong(self: Composition, *asked: Any) -> Bound:
+        """Return bounds that are wrong by one part in a million."""
+        found, off = epsilon(self, *asked), Fraction(1000001, 1000000)
+        return replace(found, upper=found.upper * off, lower=(found.lower or 0) * off)
 
-    def epsilon(self, delta: RationalLike, relative: RationalLike) -> Bound:
-        found = self.parts[0][0].epsilon(delta)
-        off = Fraction(1000001, 1000000)
-        return Bound(upper=found.upper * off, lower=found.lower * off, method="", theorem="")
-
-    delta = epsilon
-
-    def renyi(self, order: RationalLike) -> Bound:
-        raise NotImplementedError
-
-
-def test_a_wrong_engine_certifies_nothing() -> None:
+    monkeypatch.setattr(Composition, "epsilon", wrong)
     with pytest.raises(Disagreement, match="epsilon"):
-        certify(cast(Composition, Wrong()))
+        certify(compose((curve("discrete-gaussian:sigma_squared=400"), 2)))
 
 
 @given(

@@ -33,7 +33,7 @@ from accounting.proof_kernel.law_tables import Refused
 from dpcore import DiscreteGaussian, DiscreteLaplace, Mechanism
 from tests.day_and_nightly import by_day
 from tests.support.dpcore.refusals import refusal
-from tests.support.run_command import Command, typed
+from tests.support.run_command import typed
 
 KINDS: Final = {
     "one Gaussian": "gaussian:sigma=2",
@@ -59,11 +59,6 @@ DELTA: Final = "1/10000"
 Certified: TypeAlias = Callable[[str], dict[str, Any]]
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Command:
-    return partial(typed, capsys)
-
-
 @pytest.fixture(autouse=True)
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     # Coarse, for speed; the grid affects only the width of the bounds.
@@ -76,32 +71,23 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def certified(run: Command, tmp_path: Path) -> Certified:
+def certified(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Certified:
     def made(kind: str) -> dict[str, Any]:
-        if kind in MADE:
-            return copy.deepcopy(MADE[kind])
-        file = tmp_path / "c.json"
-        words = f"certify --noise {KINDS[kind]} --delta {DELTA} --evidence -o {file}"
-        answer = run(*words.split())
-        assert answer.code == 0, answer.err
-        assert answer.out == f"{file}: {file.stat().st_size} bytes\n"
-        MADE[kind] = json.loads(file.read_text("utf-8"))
+        if kind not in MADE:
+            file = tmp_path / "c.json"
+            words = f"certify --noise {KINDS.get(kind, kind)} --delta {DELTA} --evidence -o {file}"
+            answer = typed(capsys, *words.split())
+            assert (answer.code, answer.err) == (0, "")
+            assert answer.out == f"{file}: {file.stat().st_size} bytes\n"
+            MADE[kind] = json.loads(file.read_text("utf-8"))
         return copy.deepcopy(MADE[kind])
 
     return made
 
 
-def test_a_group_without_sampling_has_the_sensitivity_of_its_units(
-    run: Command, tmp_path: Path
-) -> None:
-    made: dict[str, Any] = {}
-    for words in ("--group 3", "--sensitivity 3"):
-        file = tmp_path / f"{len(made)}.json"
-        noise = "--noise discrete-laplace:scale=9 --rounds 20"
-        answer = run(*f"certify {noise} {words} --delta {DELTA} --evidence -o {file}".split())
-        assert answer.code == 0, answer.err
-        made[words] = json.loads(file.read_text("utf-8"))
-    group, one = made.values()
+def test_a_group_without_sampling_has_the_sensitivity_of_its_units(certified: Certified) -> None:
+    noise = "discrete-laplace:scale=9 --rounds 20"
+    group, one = (certified(f"{noise} {more} 3") for more in ("--group", "--sensitivity"))
     for key in ("scope", "parts", "claims"):
         assert group[key] == one[key]
     (more,) = set(group["assumptions"]) - set(one["assumptions"])
@@ -151,9 +137,7 @@ def test_no_plan_makes_a_false_claim_hold(certified: Certified) -> None:
     width = claim.upper - claim.lower
     false = moved(document, "upper", claim.upper - 2 * width)
     false = moved(false, "lower", claim.lower - 9 * width)
-    for field, value in (
-        ("step", "1"), ("digits", 8), ("slots", 64), ("cut", 10**20),
-    ):  # fmt: skip
+    for field, value in {"step": "1", "digits": 8, "slots": 64, "cut": 10**20}.items():
         changed = {**false, "evidence": {**document["evidence"], field: value}}
         changed["digest"] = digest_of(changed)
         assert verify(changed).failures
@@ -259,7 +243,10 @@ def test_no_lower_bound_on_epsilon_exceeds_the_largest_finite_loss() -> None:
         proven(document, false, lambda *_: None)
 
 
-def test_the_command_states_whether_the_kernel_decided(run: Command, tmp_path: Path) -> None:
+def test_the_command_states_whether_the_kernel_decided(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    run = partial(typed, capsys)
     file = tmp_path / "run.json"
     words = "budget dpsgd --noise-multiplier 2 --batch-size 512 --examples 25600 --rounds 90"
     answer = run(*words.split(), "--delta", "1e-4", "--certificate", str(file), "--evidence")

@@ -156,24 +156,18 @@ BAD: list[tuple[str, list[Any], tuple[str, ...], str]] = [
     ("x", [date(2026, 11, 1)] * 2, NUMBERS, r"column = x: contains Date"),
     ("x", [True, False], NUMBERS, r"column = x: contains Bool"),
     ("x", [b"1", b"2"], NUMBERS, r"column = x: contains Binary, but must contain numbers"),
-    ("x", [[1], [2]], NUMBERS, r"column = x: contains List"),
     ("x", [1.0, math.nan], NUMBERS, r"row 2, column x"),
     ("x", [1.0, -math.inf], NUMBERS, r"row 2, column x = -inf: must be a finite number"),
-    ("x", [1.0, None], NUMBERS, r"row 2, column x"),
     ("x", ["1", "two"], NUMBERS, r"row 2, column x = two: must be a finite number"),
     # 1.0 is not the key 1: no row would be counted.
     ("x", [1.0, 2.0], KEYS, NO_TEXT.format("x")),
     ("x", [[1], [2]], KEYS, NO_TEXT.format("x")),
-    ("x", [{"a": 1}] * 2, KEYS, NO_TEXT.format("x")),
     ("user", ["ada", None], tuple(QUESTIONS), r"row 2, column user: must be given"),
     ("user", ["ada", ""], tuple(QUESTIONS), r"row 2, column user = : must be given"),
     ("user", ["ada", " bob"], tuple(QUESTIONS), r"row 2, column user = bob: must be printable"),
-    ("user", ["ada", "b\nb"], tuple(QUESTIONS), r"row 2, column user = b b: must be printable"),
-    ("user", ["\u00e9", "e\u0301"], tuple(QUESTIONS), r"row 2, column user = .*normal form NFC"),
     ("user", ["ada", "ad\u2800a"], tuple(QUESTIONS), r"row 2, column user = .*invisible"),
     ("user", [timedelta(1)] * 2, tuple(QUESTIONS), NO_TEXT.format("user")),
     ("user", [1.5, math.nan], tuple(QUESTIONS), NO_TEXT.format("user")),
-    ("user", [["ada"], ["bob"]], tuple(QUESTIONS), NO_TEXT.format("user")),
     ("user", [b"ada", b"\xff"], tuple(QUESTIONS), NO_TEXT.format("user")),
 ]
 
@@ -243,7 +237,7 @@ def test_a_charged_release_is_stored_and_returned_again(tmp_path: Path) -> None:
 
 
 def test_a_file_that_grows_while_it_is_read_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    unspent: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, users = written(tmp_path, "user,x\nada,1\n"), Table.users
 
@@ -254,10 +248,9 @@ def test_a_file_that_grows_while_it_is_read_is_refused(
         return found
 
     monkeypatch.setattr(Table, "users", late)
-    with Ledger.create(str(tmp_path / "l.db"), budget="epsilon=1") as ledger:
-        with pytest.raises(InvalidParameter, match="changed while it was read"):
-            release(Count(), table, REPLACE, Target(epsilon="1/8"), ledger=ledger, batch="one")
-        assert ledger.charges() == 0
+    with pytest.raises(InvalidParameter, match="changed while it was read"):
+        release(Count(), table, REPLACE, Target(epsilon="1/8"), ledger=unspent, batch="one")
+    assert unspent.charges() == 0
 
 
 def test_under_add_remove_the_invited_users_are_charged(tmp_path: Path) -> None:
@@ -282,7 +275,6 @@ def test_under_add_remove_the_invited_users_are_charged(tmp_path: Path) -> None:
 def test_a_session_answers_until_its_budget_is_spent(tmp_path: Path) -> None:
     for budget, one, twice in (
         ("epsilon=1", {"epsilon": "2/3"}, {"epsilon": "1/3"}),
-        ("rho=1/2", {"rho": "1/3"}, {"rho": "1/6"}),
         ("epsilon=1,delta=1e-6", {"epsilon": "1/8"}, {"rho": "1/10000"}),
     ):
         session = Session(pl.DataFrame(DATA), SCOPE, budget)
@@ -293,15 +285,12 @@ def test_a_session_answers_until_its_budget_is_spent(tmp_path: Path) -> None:
         assert len(session.answers) == 2
         assert "<table>" in session._repr_html_()
     with Ledger.create(str(tmp_path / "l.db"), budget="epsilon=2") as ledger:
-        values = []
-        for _ in range(2):
-            session = Session(pl.DataFrame(DATA), REPLACE, "epsilon=1", ledger)
-            values.append(session.ask(Count(), epsilon=1, batch="count").value)
+        sessions = [Session(pl.DataFrame(DATA), REPLACE, "epsilon=1", ledger) for _ in range(2)]
+        values = [each.ask(Count(), epsilon=1, batch="count").value for each in sessions]
         assert values[0] == values[1]
-        assert session.remaining == {"epsilon": 1}
-        assert ledger.remaining("bob") == {"epsilon": 1}
+        assert sessions[1].remaining == ledger.remaining("bob") == {"epsilon": 1}
         # Under a default name, another session would receive the stored answer of this one.
-        assert "must name this release" in refusal(lambda: session.ask(Count(), epsilon=1))
+        assert "must name this release" in refusal(lambda: sessions[1].ask(Count(), epsilon=1))
 
 
 @pytest.mark.parametrize(
@@ -410,13 +399,11 @@ def test_a_session_charges_drawn_answers_and_not_refused_ones(tmp_path: Path) ->
         assert session.remaining == {"epsilon": 0}
 
 
-def test_noise_without_an_interval_is_refused_before_its_charge(tmp_path: Path) -> None:
+def test_noise_without_an_interval_is_refused_before_its_charge(unspent: Ledger) -> None:
     mean, table = Mean(column="x", low=0, high=10**9), pl.DataFrame(DATA)
-    with Ledger.create(str(tmp_path / "l.db"), budget="epsilon=2") as ledger:
-        target = Target(epsilon="1e-6")
-        with pytest.raises(InvalidParameter, match="scale"):
-            release(mean, table, REPLACE, target, ledger=ledger, batch="mean")
-        assert ledger.charges() == 0
+    with pytest.raises(InvalidParameter, match="scale"):
+        release(mean, table, REPLACE, Target(epsilon="1e-6"), ledger=unspent, batch="mean")
+    assert unspent.charges() == 0
     for size in ("1e-251", "1e251"):
         with pytest.raises(InvalidParameter, match="at least 1e-250"):
             Mean(column="x", low=0, high=size, step=size)
