@@ -58,14 +58,12 @@ def written(kind: str) -> str:
 
 
 def document(kind: str) -> dict[str, Any]:
-    found = json.loads(written(kind))
-    assert isinstance(found, dict)
+    found: dict[str, Any] = json.loads(written(kind))
     return found
 
 
 def of(document: dict[str, Any], key: str) -> dict[str, Any]:
-    found = document["parts"][0] if key == "part" else document["parts"][0][key]
-    assert isinstance(found, dict)
+    found: dict[str, Any] = document["parts"][0] if key == "part" else document["parts"][0][key]
     return found
 
 
@@ -176,16 +174,13 @@ def test_a_sample_needs_its_relation_assumptions_and_number_of_members() -> None
     assert verify(sealed(changed)).failures[0].where == "parts"
 
 
-def test_exact_rho_and_renyi_orders_of_correlated_noise_are_not_certified() -> None:
+def test_a_release_without_a_certificate_is_refused_with_the_reason() -> None:
     changed = document("run")
     theorem = "rhos of independent rounds add (Bun and Steinke 2016, Lemma 1.7)"
     changed["claims"].append({"quantity": "zcdp", "rho": "1/16", "theorem": theorem})
     assert [each.status for each in verify(resealed(changed)).failures] == [Status.UNCHECKED]
     with pytest.raises(NotDerived):
         certify(guarantee(mechanism(Tree(rounds=8))), deltas=[], orders=[4])
-
-
-def test_a_release_without_a_certificate_is_refused_with_the_reason() -> None:
     for strategy in (Dense(rounds=2, rows=[[1, 0], [1, 1]]), Banded(rounds=8, grid=64)):
         with pytest.raises(NotDerived, match="verify supports only the strategies tree"):
             certify(guarantee(mechanism(strategy)), deltas=["1e-6"])

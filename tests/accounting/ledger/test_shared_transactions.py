@@ -247,27 +247,24 @@ def test_a_long_queue_file_is_started_again(
     assert max(lengths) < 1.5 * lengths[0]
 
 
-def test_a_long_request_is_not_processed_by_another_process(
+def test_long_requests_and_processes_without_a_queue_charge_alone(
     many: list[Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_transactions, "_LONGEST", 10)
-    with ThreadPoolExecutor(len(many)) as pool:
-        batches = [f"{number}" for number in range(len(many))]
+    path = Path(f"{many[0]._store.where}-queue")
+    with monkeypatch.context() as patched, ThreadPoolExecutor(len(many)) as pool:
+        patched.setattr(shared_transactions, "_LONGEST", 10)
         # Threads that share a ledger object give the same result.
-        ledgers = [*many[:5], *many[:4]]
         charged = pool.map(
-            lambda m, b: m.charge_many([wanted("ada", "1/50", b)])[0], ledgers, batches
+            lambda m, b: m.charge_many([wanted("ada", "1/50", f"{b}")])[0],
+            [*many[:5], *many[:4]],
+            range(9),
         )
         found = [each for each in charged if isinstance(each, Receipt)]
         assert sorted(each.number for each in found) == [*range(1, 10)]
-    assert b"asked" not in Path(f"{many[0]._store.where}-queue").read_bytes()
-
-
-def test_a_process_that_cannot_write_the_queue_charges_alone(many: list[Ledger]) -> None:
-    path = Path(f"{many[0]._store.where}-queue")
-    path.unlink(missing_ok=True)
-    path.mkdir()
-    for number, ledger in enumerate(many, start=1):
+    assert b"asked" not in path.read_bytes()
+    path.unlink()
+    path.mkdir()  # which nobody can write
+    for number, ledger in enumerate(many, start=10):
         assert ledger.charge(["ada"], per_user("1/50"), batch=f"{number}").number == number
 
 

@@ -74,7 +74,7 @@ def encoded(query: Query, rows: Any, relation: Relation) -> list[int]:
 @cache
 def reached(query: Query, relation: Relation) -> tuple[int, int, int]:
     """Return the largest change by one user's rows: of one number, in l1 and in l2 squared."""
-    most = (0, 0, 0)
+    changes = [(0, 0, 0)]
     for others in OTHERS:
         seen = {
             tuple(encoded(query, [*others, *(("ada", *cell) for cell in own)], relation))
@@ -84,9 +84,9 @@ def reached(query: Query, relation: Relation) -> tuple[int, int, int]:
         pairs = itertools.product(seen, seen if relation is Relation.REPLACE else [without])
         for a, b in pairs:
             steps = [abs(x - y) for x, y in zip(a, b, strict=True)]
-            found = (max(steps), sum(steps), sum(s * s for s in steps))
-            most = (max(most[0], found[0]), max(most[1], found[1]), max(most[2], found[2]))
-    return most
+            changes.append((max(steps), sum(steps), sum(s * s for s in steps)))
+    one, total, squared = map(max, zip(*changes, strict=True))
+    return one, total, squared
 
 
 def said(sensitivity: Sensitivity) -> tuple[int, int]:
