@@ -201,11 +201,8 @@ CLAIM = [*CHARGE, "--users", "ada", "--claim", "rho=1/100", "--reason", "r"]
     [
         (["open", "--budget", "rho"], "--budget"),
         (["open", "--budget", "rho=1/2", "--renews", "week"], "--renews = week: must be one of"),
-        (
-            ["open", "--budget", "rho=1"],
-            "--budget = rho=1 (replace): must be rho=1/2",
-        ),
-        (["open", "--budget", "rho=1/2", "--relation", "add-remove"], "rho=1/2 (add-remove): must be"),
+        (["open", "--budget", "rho=1"], "--budget = rho=1 (replace): must be rho=1/2"),
+        (["open", "--budget", "rho=1/2", "--relation", "add-remove"], "=1/2 (add-remove): must"),
         ([*CHARGE, "--users", "ada"], "--noise: give exactly one of --noise and --claim"),
         ([*CHARGE, *GAUSSIAN], "--users: give exactly one of --users and --users-file"),
         ([*CHARGE, "--users", "ada", "--users-file", "-", *GAUSSIAN], "--users"),
