@@ -89,6 +89,8 @@ def test_the_certificate_of_many_releases_has_as_many_digits_as_are_proven() -> 
     pure = certify(compose((curve("discrete-laplace:scale=20"), 1000)), deltas=["1e-6"], digits=12)
     assert pure.claims[0]["lower"] == "8.28357334601"
     assert (pure.claims[0]["digits"], pure.claims[-1]["epsilon"]) == (11, "50")
+    gaussian = compose((curve("discrete-gaussian:sigma_squared=400"), 2))
+    assert certify(gaussian, deltas=["1e-30"]).claims[-1]["rho"] == "1/400"
 
 
 USER = Scope(unit=Unit.USER)
