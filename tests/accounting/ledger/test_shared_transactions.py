@@ -6,6 +6,7 @@ Each ledger object has its own lock, as in separate processes and threads.
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +35,6 @@ from dpcore.errors import InvalidParameter
 from tests.support.dpcore.mutants import mutated
 from tests.support.ledger.budget import BUDGET, per_user, wanted
 from tests.support.ledger.scripts import script
-from tests.support.ledger.waiting import Held, behind
 
 
 def test_nothing_is_acknowledged_before_it_is_on_the_disk(tmp_path: Path) -> None:
@@ -59,6 +59,19 @@ def many(tmp_path: Path) -> Iterator[list[Ledger]]:
     Ledger.create(url, budget=BUDGET).close()
     with ExitStack() as stack:
         yield [stack.enter_context(Ledger.open(url)) for _ in range(9)]
+
+
+class Held:
+    """Work whose first call blocks until released."""
+
+    def __init__(self, work: Callable[[Any], list[Charged]]) -> None:
+        self.work, self.inside, self.go = work, threading.Event(), threading.Event()
+
+    def __call__(self, requests: Any) -> list[Charged]:
+        if not self.inside.is_set():
+            self.inside.set()
+            assert self.go.wait(30)
+        return self.work(requests)
 
 
 def at_once(
@@ -98,8 +111,17 @@ def at_once(
     if path.exists():
         path.unlink()
     first = charge(ledgers[0], wanted("zoe", "1/50", f"{time.monotonic_ns()}"))
-    futures = behind(held, first, others, lambda: published(path))
-    return [future.result() for future in futures[1:]], groups
+    with ThreadPoolExecutor(1 + len(others)) as pool:
+        pool.submit(first)
+        assert held.inside.wait(30)
+        futures, last = [], time.monotonic() + 30
+        for number, other in enumerate(others, start=1):
+            futures.append(pool.submit(other))
+            while published(path) != number:
+                assert time.monotonic() < last
+                time.sleep(0.001)
+        held.go.set()
+    return [future.result() for future in futures], groups
 
 
 def published(path: Path) -> int:
