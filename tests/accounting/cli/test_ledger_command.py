@@ -59,6 +59,8 @@ def test_a_sampled_release_and_shuffled_reports_are_charged(command: Command) ->
         assert command("charge", "--batch", user, "--users", user, *given).code == 0
         shown.append(command("show", "--user", user).out.splitlines()[1:4])
     assert shown[0] == shown[1]
+    nobody = command("show", "--user", "nobody").out.splitlines()
+    assert nobody[:2] == ["user       nobody, never charged", "spent      epsilon=0,delta=0"]
     spent = [
         Fraction(command("show", "--user", user, "--json").json["spent"]["guarantee"]["epsilon"])
         for user in ("all", "some")
