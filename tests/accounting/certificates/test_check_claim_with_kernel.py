@@ -147,6 +147,10 @@ def test_no_plan_makes_a_false_claim_hold(certified: Certified) -> None:
     ("field", "value"),
     [
         ("step", "1/10000000000"),
+        ("step", "2"),
+        ("digits", 401),
+        ("slots", 63),
+        ("cut", -1),
         ("digits", 7),
         ("slots", 1 << 18),
         ("cut", 10**21),

@@ -127,7 +127,8 @@ SAMPLINGS: tuple[Any, ...] = (
     {"kind": "poisson-replaced", "rate": "1/2"},
     {"kind": "poisson", "rate": "1/50", "members": 3},
     GROUP,
-    *({**GROUP, "members": members} for members in (1, 65)),
+    {"kind": ["poisson"], "rate": "1/2"},
+    *({**GROUP, "members": members} for members in (1, 65, True)),
 )
 MALFORMED: list[tuple[str, str, Any]] = [
     *(("sample", "sampling", value) for value in SAMPLINGS),
@@ -142,6 +143,8 @@ MALFORMED += [
     ("run", "correlated", {**RUN, **change})
     for change in (
         {"strategy": "matrix"},
+        {"strategy": ["tree"]},
+        {"apart": True},
         {"most": 0},
         {"rounds": 1 << 17},
         {"bands": 25},

@@ -208,6 +208,7 @@ CLAIM = [*CHARGE, "--users", "ada", "--claim", "rho=1/100", "--reason", "r"]
         ([*CHARGE, "--users", "ada"], "--noise: give exactly one of --noise and --claim"),
         ([*CHARGE, *GAUSSIAN], "--users: give exactly one of --users and --users-file"),
         ([*CHARGE, "--users", "ada", "--users-file", "-", *GAUSSIAN], "--users"),
+        ([*CHARGE, "--users", "ada,ada", *GAUSSIAN], "--users"),
         ([*CHARGE, "--users-file", "/no/where", *GAUSSIAN], "--users-file"),
         ([*CHARGE, "--users", "-", *GAUSSIAN], "--users = -: is not a list of users; use --"),
         ([*CHARGE, "--users", "ada", "--claim", "rho=1"], "--reason"),

@@ -193,6 +193,8 @@ def test_a_plan_and_a_dry_run_read_the_header_only(shell: Shell) -> None:
         ("count --epsilon 1e-300", "--epsilon = 1/1000"),
         ("plan count --rho 1e300", "--rho = 1000"),
         ("count --epsilon 1 --batch x", "--batch = x: is valid only with a ledger"),
+        ("count --epsilon 1 --confidence 1", "--confidence = 1"),
+        ("count --epsilon 1 --rows-per-user 0", "--rows-per-user = 0"),
         ("count --epsilon 1 --confidence 95", "--confidence = 95: must lie between 0% and 100%"),
         ("sum --column city --clip 0 8 --rho 1", "row 1, column city = a"),
         ("sum --column no --clip 0 8 --rho 1", "--column = no: is not a column"),

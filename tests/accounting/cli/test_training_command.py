@@ -156,7 +156,12 @@ def test_check_judges_the_epsilon_of_another_tool(command: Command, tmp_path: Pa
     ("text", "what"),
     [
         ("{", "JSON"),
+        ("[]", "parts"),
         ('{"claim": "perfect"}', "must be one of curve"),
+        ('{"claim": "assumed", "reason": "x", "guarantee": ' * 5000, "too deeply"),
+        ('{"class_name": "GaussianDpEvent", "noise_multiplier": {"a": 1}}', "must contain the key"),
+        ('{"class_name": "GaussianDpEvent"}', "requires noise_multiplier"),
+        ('{"class_name": "GaussianDpEvent", "sigma": 1}', "takes noise_multiplier"),
         ('{"class_name": "DpEvent"}', "name of an event"),
         ('{"class_name": "GaussianDpEvent", "noise_multiplier": -1}', "noise_multiplier"),
         ('{"class_name": "UnsupportedDpEvent"}', "cannot derive"),

@@ -276,6 +276,7 @@ def test_several_quantiles_are_released_in_order_with_their_own_scores() -> None
             "in total for all quantiles",
         ),
         (lambda: Histogram(column="x", keys=("a", "b", "a")), "keys = a: appears twice"),
+        (lambda: Histogram(column="x", keys=()), "non-empty"),
         (lambda: Histogram(column="x", keys=3), "keys = 3: must be a non-empty"),  # type: ignore[arg-type]  # no sequence
         *(
             (partial(Histogram, column="x", keys=("a", key)), "must be text, as in the table")  # type: ignore[arg-type]  # no texts
@@ -284,6 +285,10 @@ def test_several_quantiles_are_released_in_order_with_their_own_scores() -> None
         (lambda: TopK(column="x", keys=("a",), count=2), "count = 2"),
         (lambda: Target(epsilon=1, rho=1), "epsilon: give either"),
         (lambda: Target(epsilon=0), "epsilon = 0"),
+        (lambda: TableScope(user="u", rows_per_user=0), "rows_per_user = 0"),
+        (lambda: Sum(column="x", low=0, high=10, step=0), "step"),
+        (lambda: Quantile(column="x", low=0, high=1, q=()), "numbers in increasing"),
+        (lambda: Quantile(column="x", low=0, high=1, q=2), "q = 2"),
         (lambda: plan(Count(), TableScope(user="u"), Target(rho=1, delta="1/2")), "delta"),
         (
             lambda: plan(Histogram(column="x"), TableScope(user="u"), Target(epsilon=1)),
