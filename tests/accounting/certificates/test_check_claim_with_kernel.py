@@ -170,6 +170,8 @@ HOSTILE: Final = [
     {"law": "discrete-gaussian", "sigma_squared": str(10**30)},
     {"law": "discrete-gaussian-sum", "count": "1000000", "sigma_squared": "400"},
     {"law": "polya-difference", "shape": "1/2", "scale": str(10**20)},
+    {"law": "skellam", "variance": str(10**300)},
+    {"law": "binomial", "trials": str(10**400), "probability": "1/2"},
 ]
 
 

@@ -93,6 +93,7 @@ TOGETHER: Final[dict[str, list[tuple[str, str]]]] = {
         ("--group 2 --relation replace", "--group"),
         ("--sampling allocated --relation replace", "--relation"),
         ("--sampling fixed --relation add-remove", "--relation"),
+        ("--sampling shuffled --relation add-remove", "--relation"),
         ("--epochs 1e-9", "must be at least 10/1000: fewer epochs contain no batch"),
         ("--epochs -", "--epochs: give exactly one of --epochs and --rounds"),
         ("--rounds 1", "--epochs"),
