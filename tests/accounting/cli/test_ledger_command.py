@@ -48,15 +48,15 @@ def opened(command: Command) -> Command:
 
 def test_a_sampled_release_and_shuffled_reports_are_charged(command: Command) -> None:
     for _ in range(2):
-        words = ["open", "--budget", "epsilon=4,delta=1e-5", "--relation", "add-remove"]
-        assert command(*words).code == 0
+        budget = ["--budget", "epsilon=4,delta=1e-5", "--relation", "add-remove"]
+        assert command("open", *budget).code == 0
     for batch, rate in (("all", "100%"), ("some", "1%")):
         given = ["--noise", "gaussian:sigma=4", "--rounds", "10", "--poisson", rate]
         assert command("charge", "--batch", batch, "--users", batch, *given).code == 0
     shown = []
     for user, rows in (("one", ["--sensitivity", 3]), ("three", ["--rows-per-user", 3])):
-        given = [*rows, "--noise", "discrete-laplace:scale=10"]
-        assert command("charge", "--batch", user, "--users", user, *given).code == 0
+        noise = ["--noise", "discrete-laplace:scale=10"]
+        assert command("charge", "--batch", user, "--users", user, *rows, *noise).code == 0
         shown.append(command("show", "--user", user).out.splitlines()[1:4])
     assert shown[0] == shown[1]
     nobody = command("show", "--user", "nobody").out.splitlines()

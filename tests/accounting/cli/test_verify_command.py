@@ -86,7 +86,7 @@ def test_the_certificate_of_an_honest_run_holds(command: Command) -> None:
         ({"trust": "shuffled-pure"}, "parts[0]: assumed: "),
         ({"simulated": True}, "noise: assumed: "),
     ):
-        answer = command(of_a_run(**options))  # type: ignore[arg-type]  # a text or a truth value
+        answer = command(of_a_run(**options))
         assert (answer.code, answer.out.startswith(first)) == (0, True)
         assert answer.out.splitlines()[-1] == "every claim holds under the stated assumptions"
 

@@ -125,7 +125,9 @@ def test_every_part_of_a_composition_pays_for_all_rows() -> None:
         RealCurve(noise=Laplace(scale=2), sensitivity=1, scope=ADDED),
         PrivacyCurve(noise=LAPLACE.noise, sensitivity=1, scope=ADDED),
     )
-    for source in (Rdp({2: 1}), *(compose(PoissonSampled(curve=c, rate="1/10")) for c in curves)):
+    sampled_sources = [compose(PoissonSampled(curve=curve, rate="1/10")) for curve in curves]
+    sources: list[Any] = [Rdp({2: 1}), *sampled_sources]
+    for source in sources:
         assert for_user(source, 1).scope.unit is Unit.USER
         with pytest.raises(NotDerived, match="the cost of 2 rows of one user"):
             for_user(source, 2)

@@ -49,7 +49,11 @@ with Ledger.create(f"{folder}/ledger.db", budget=BUDGET) as ledger:
 
 def recorded(folder: Path, tape: Path, shim: Path, how: str) -> list[Change]:
     """Record every change below ``folder`` by a process that charges there."""
-    power = {"LD_PRELOAD": f"{shim}", "POWER_FOLDER": f"{folder}", "POWER_TAPE": f"{tape}"}
+    power: dict[str, Any] = {
+        "LD_PRELOAD": f"{shim}",
+        "POWER_FOLDER": f"{folder}",
+        "POWER_TAPE": f"{tape}",
+    }
     script(WRITER % CHARGES, folder, how, **power)
     return [*played(tape)]
 
