@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import copy
-import math
-from dataclasses import dataclass
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,7 +19,6 @@ from accounting.derive_guarantee import guarantee
 from accounting.guarantees.bound import Bound
 from dpcore import DiscreteLaplace
 from dpcore.mechanism import Mechanism, Release, Scope, Sensitivity, Unit
-from dpcore.numbers.parameter import RationalLike
 from dpcore.parse_noise import read_noise
 from dpcore.selection import Selection
 from tests.day_and_nightly import by_day
@@ -34,7 +32,6 @@ def curve(text: str, sensitivity: Sensitivity | int = 1) -> PrivacyCurve:
 SINGLES: list[tuple[str, Sensitivity | int, list[str]]] = [
     ("discrete-gaussian:sigma_squared=400", 1, ["2", "5/2"]),
     ("discrete-gaussian:sigma_squared=100", Sensitivity.box((1, 2)), ["2"]),
-    ("discrete-gaussian:sigma_squared=9", Sensitivity.l2_squared(3), []),
     ("discrete-laplace:scale=20", 3, ["2"]),
     ("staircase:epsilon=1/2,sensitivity=5", 7, ["2"]),
     ("discrete-laplace:scale=20", Sensitivity.l1(3), []),
@@ -42,36 +39,25 @@ SINGLES: list[tuple[str, Sensitivity | int, list[str]]] = [
     ("skellam:variance=100", 2, ["3/2"]),
     ("skellam:variance=4000", 1, []),  # delta(1/3) is 1e-104
     ("polya-difference:shape=9/10,scale=5", 2, ["2"]),
-    ("polya-difference:shape=3/2,scale=5", 2, ["2"]),
     ("poisson:mean=100", 1, []),
-    ("binomial:trials=268,probability=1/2", 1, []),
     ("binomial:trials=268,probability=1/3", 1, []),
 ]
 
 
 @by_day(2)
 @pytest.mark.parametrize(("text", "sensitivity", "orders"), SINGLES, ids=str)
-def test_the_certificate_of_one_release_verifies(
+def test_the_certificate_of_one_release_holds_and_with_a_moved_end_fails(
     text: str, sensitivity: Sensitivity | int, orders: list[str]
 ) -> None:
     found = certify(curve(text, sensitivity), epsilons=["0", "1/3"], orders=orders)
     assert verify(found).holds
-    assert verify(found.text()).holds
     assert Certificate.from_text(found.text()) == found
-
-
-@by_day(2)
-@pytest.mark.parametrize(("text", "sensitivity", "orders"), SINGLES, ids=str)
-def test_a_claim_with_an_end_moved_by_one_unit_fails(
-    text: str, sensitivity: Sensitivity | int, orders: list[str]
-) -> None:
-    document = certify(curve(text, sensitivity), epsilons=["1/3"], orders=orders).to_json()
+    document = found.to_json()
     for i, claim in enumerate(document["claims"]):
         if "digits" not in claim:
             continue
         # A wider interval around an exact value is also a true claim.
-        point = claim["lower"] == claim["upper"]
-        shorter = () if point else ((0, 1), (-1, 0))
+        shorter = () if claim["lower"] == claim["upper"] else ((0, 1), (-1, 0))
         for lower, upper in ((1, 1), (-1, -1), (1, 0), (0, -1), *shorter):
             moved = copy.deepcopy(document)
             if not all(
@@ -99,16 +85,12 @@ def sealed(document: dict[str, Any]) -> dict[str, Any]:
     return resealed({**document, "assumptions": [*required_assumptions(document)]})
 
 
-def test_the_certificate_of_many_releases_verifies() -> None:
-    gaussian = curve("discrete-gaussian:sigma_squared=400")
-    found = certify(compose((gaussian, 1000)), deltas=["1e-6", "1e-30"], orders=["2"], digits=12)
-    assert found.claims[0]["lower"].startswith("8.306226")
-    assert found.claims[1]["lower"].startswith("19.085")
-    assert found.claims[0]["digits"] == 11
-    assert found.claims[-1]["rho"] == "5/4"
+def test_the_certificate_of_many_releases_has_as_many_digits_as_are_proven() -> None:
     pure = certify(compose((curve("discrete-laplace:scale=20"), 1000)), deltas=["1e-6"], digits=12)
     assert pure.claims[0]["lower"] == "8.28357334601"
-    assert pure.claims[-1]["epsilon"] == "50"
+    assert (pure.claims[0]["digits"], pure.claims[-1]["epsilon"]) == (11, "50")
+    gaussian = compose((curve("discrete-gaussian:sigma_squared=400"), 2))
+    assert certify(gaussian, deltas=["1e-30"]).claims[-1]["rho"] == "1/400"
 
 
 USER = Scope(unit=Unit.USER)
@@ -143,10 +125,6 @@ def test_the_certificate_of_a_run_covers_all_releases_of_one_person(
     assert "secure aggregation: ideal" in text
 
 
-def test_a_batch_released_twice_is_refused() -> None:
-    assert "twice" in refusal(lambda: certify([*releases((("ada",),)), *releases((("ada",),))]))
-
-
 def test_a_guarantee_without_two_bounds_is_refused_with_the_reason() -> None:
     assert "upper bound" in refusal(lambda: certify(compose((ZCdp("1/10"), 2))), NotDerived)
     with pytest.raises(NotDerived, match="needs a lower bound: use a stated Pure"):
@@ -159,6 +137,7 @@ def test_a_guarantee_without_two_bounds_is_refused_with_the_reason() -> None:
         certify(curve("discrete-gaussian:sigma_squared=1e12"))
     with pytest.raises(NotDerived, match="more than 300 decimals"):
         certify(curve("discrete-gaussian:sigma_squared=400"), deltas=["1e-300"])
+    assert "twice" in refusal(lambda: certify([*releases((("ada",),)), *releases((("ada",),))]))
     with pytest.raises(NotDerived, match="list of 1 to 64"):
         certify(compose(*(Pure(Fraction(i, 100)) for i in range(1, 66))), deltas=[])
 
@@ -173,35 +152,23 @@ def test_a_guarantee_without_two_bounds_is_refused_with_the_reason() -> None:
         {"orders": ["1"]},
         {"digits": 2},
         {"digits": 31},
-        {"deltas": [math.nan]},
     ],
 )
 def test_arguments_out_of_range_are_refused(asked: dict[str, Any]) -> None:
     refusal(lambda: certify(curve("discrete-gaussian:sigma_squared=400"), **asked))
 
 
-@dataclass(frozen=True)
-class Wrong:
-    """A composition whose result is wrong by one part in a million."""
+def test_a_wrong_engine_certifies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    epsilon = Composition.epsilon
 
-    parts: tuple[tuple[Any, int], ...] = ((curve("discrete-gaussian:sigma_squared=400"), 1),)
-    scope: Scope = USER
-    assumptions: tuple[str, ...] = ("said by hand",)
+    def wrong(self: Composition, *asked: Any) -> Bound:
+        """Return bounds that are wrong by one part in a million."""
+        found, off = epsilon(self, *asked), Fraction(1000001, 1000000)
+        return replace(found, upper=found.upper * off, lower=(found.lower or 0) * off)
 
-    def epsilon(self, delta: RationalLike, relative: RationalLike) -> Bound:
-        found = self.parts[0][0].epsilon(delta)
-        off = Fraction(1000001, 1000000)
-        return Bound(upper=found.upper * off, lower=found.lower * off, method="", theorem="")
-
-    delta = epsilon
-
-    def renyi(self, order: RationalLike) -> Bound:
-        raise NotImplementedError
-
-
-def test_a_wrong_engine_certifies_nothing() -> None:
+    monkeypatch.setattr(Composition, "epsilon", wrong)
     with pytest.raises(Disagreement, match="epsilon"):
-        certify(cast(Composition, Wrong()))
+        certify(compose((curve("discrete-gaussian:sigma_squared=400"), 2)))
 
 
 @given(

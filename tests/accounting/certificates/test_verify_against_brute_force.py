@@ -18,9 +18,11 @@ from typing import Any
 import pytest
 
 from accounting import Status, deadline, verify
+from accounting.descriptions.real_noise import REAL_LAWS
 from accounting.proof_kernel import worst_case_neighbours
 from tests.accounting.certificates.conftest import clear
 from tests.accounting.certificates.test_claims_once_accepted import ALL_UP_OR_ALL_DOWN
+from tests.accounting.certificates.test_verify_rounds import SMALL
 from tests.day_and_nightly import effort
 from tests.support.accounting.handwritten_certificates import (
     cell,
@@ -33,62 +35,27 @@ from tests.support.accounting.neighbour_lower_bounds import Truth, largest_loss,
 
 ONE_SIDED = ("poisson", "binomial", "polya")
 TURNING = ("binomial", "binomial", "binomial", *ONE_SIDED)
-LAWS = (
-    *("discrete-laplace", "staircase", "discrete-gaussian", "discrete-gaussian-sum", "skellam"),
-    *("polya-difference", *ONE_SIDED),
-)
+LAWS = tuple(name for name in SMALL if name not in REAL_LAWS)
 SLACK = 1e-11
 _MOST = 2e5
 _OTHERS = 4
 
 
-def law(draws: Random, name: str) -> dict[str, str]:
-    """Draw a law with small parameters: few values, and distinguishable neighbours."""
-    pick = draws.choice
-    some = str(Fraction(draws.randint(1, 12), draws.randint(3, 9)))
-    match name:
-        case "discrete-laplace":
-            return {"scale": pick(("1/2", "1", "2/3", "3/2"))}
-        case "staircase":
-            step = draws.randint(1, 3)
-            plateau = draws.randint(1, step)
-            return {"epsilon": some, "sensitivity": f"{step}", "plateau": f"{plateau}"}
-        case "discrete-gaussian":
-            return {"sigma_squared": some}
-        case "discrete-gaussian-sum":
-            return {"count": pick("123"), "sigma_squared": pick(("1/5", "1/2", "1"))}
-        case "skellam":
-            return {"variance": some}
-        case "poisson":
-            return {"mean": some}
-        case "binomial":
-            # For probabilities near one half and few trials, the worst shift often has mixed signs.
-            chance = pick(("1/2", "11/25", "6/13", "3/5", "1/3", "9/10"))
-            return {"trials": str(draws.randint(1, 9)), "probability": chance}
-    return {"shape": pick(("1/3", "1", "3/2", "5/2")), "scale": pick(("1/3", "1/2", "4/5"))}
-
-
 def part(draws: Random, names: tuple[str, ...], norms: tuple[str, ...]) -> dict[str, Any]:
     if draws.random() < 0.08:
-        epsilon = str(Fraction(draws.randint(0, 8), 5))
+        epsilon, times = str(Fraction(draws.randint(0, 8), 5)), draws.randint(1, 3)
         if draws.random() < 0.5:
-            return stated("pure", draws.randint(1, 3), epsilon=epsilon)
-        return stated("approx", draws.randint(1, 3), epsilon=epsilon, delta="1/50")
+            return stated("pure", times, epsilon=epsilon)
+        return stated("approx", times, epsilon=epsilon, delta="1/50")
     name, norm = draws.choice(names), draws.choice(norms)
     amount: Any = draws.randint(1, 3)
-    if norm == "box":
-        amount = [draws.randint(1, 3) for _ in range(draws.choice((1, 2, 2, 3)))]
     times = draws.choice((1, 1, 1, 2, 3))
     if norms == ("box",):
         times, amount = 1, [1] * draws.choice((2, 2, 3))
-    return noise(name, (norm, amount), times, **law(draws, name))
-
-
-def parts(draws: Random, names: tuple[str, ...], norms: tuple[str, ...]) -> list[dict[str, Any]]:
-    while True:
-        found = [part(draws, names, norms) for _ in range(draws.choice((1, 1, 1, 2)))]
-        if size(found) < _MOST:
-            return found
+    elif norm == "box":
+        amount = [draws.randint(1, 3) for _ in range(draws.choice((1, 2, 2, 3)))]
+    values = {key: draws.choice(some) for key, some in SMALL[name].items()}
+    return noise(name, (norm, amount), times, **values)
 
 
 def claims(draws: Random, found: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], float]]:
@@ -155,7 +122,9 @@ def faults(
     """Return the false claims that verify, and the count of each verdict."""
     draws, bad, seen = Random(seed), [], Counter[Status]()
     for _ in range(cases):
-        found = parts(draws, names, norms)
+        found = [part(draws, names, norms)]
+        while size(found) > _MOST or draws.random() < 0.25:
+            found = [part(draws, names, norms) for _ in range(draws.choice((1, 1, 1, 2)))]
         told = {str(claim): (claim, value) for claim, value in claims(draws, found)}
         scope = (draws.choice(("contribution", "user")), draws.choice(("replace", "add-remove")))
         with deadline(600):

@@ -51,11 +51,12 @@ SMALL: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "staircase": {"epsilon": ("1/3", "2"), "sensitivity": ("2", "3"), "plateau": ("1", "2")},
     "discrete-gaussian": {"sigma_squared": ("1", "4", "7/3")},
     "discrete-gaussian-sum": {"count": ("1", "2"), "sigma_squared": ("1/2", "2")},
-    "skellam": {"variance": ("2", "5")},
-    "poisson": {"mean": ("2", "5")},
-    "polya": {"shape": ("1/2", "3/2"), "scale": ("1", "3")},
+    "skellam": {"variance": ("1/2", "2", "5")},
+    "poisson": {"mean": ("1/2", "2", "5")},
+    "polya": {"shape": ("1/2", "3/2"), "scale": ("1/3", "1", "3")},
     "polya-difference": {"shape": ("1/2", "1", "3/2"), "scale": ("1", "3")},
-    "binomial": {"trials": ("4", "9"), "probability": ("1/2", "2/5")},
+    # Near one half and for few trials the worst shift often has mixed signs.
+    "binomial": {"trials": ("1", "3", "4", "9"), "probability": ("1/2", "2/5", "11/25", "6/13")},
     "gaussian": {"sigma": ("1", "5/2")},
     "laplace": {"scale": ("1", "3", "10")},
 }

@@ -87,16 +87,13 @@ def test_a_pure_epsilon_bounds_a_part_at_every_delta() -> None:
     assert "claims a smaller" in failures(Fraction(1, 10), replace(alone, certificate=bare))[0][1]
 
 
-def test_the_failing_certificate_of_a_part_is_named() -> None:
+def test_a_failing_missing_or_stated_part_is_named() -> None:
     own: Any = PARTS[1].certificate
     broken = replace(PARTS[1], certificate={**own, "digest": "sha256:" + "0" * 64})
     ((where, _),) = failures(EPSILON, PARTS[0], broken)
     assert where == "parts[1].certificate.digest"
     with pytest.raises(Malformed, match=r"parts\[1\]\.certificate\.schema"):
         check_certificates([PARTS[0], replace(PARTS[1], certificate={"schema": "other"})])
-
-
-def test_a_part_without_a_certificate_is_unchecked_and_a_stated_part_is_assumed() -> None:
     bare = replace(PARTS[0], certificate=None, unchecked="too large")
     assert failures(EPSILON, bare) == [("parts[0]", "too large")]
     stated = replace(PARTS[0], inner=({"epsilon": "1/8"},), reason="a theorem")

@@ -6,6 +6,7 @@ import io
 import json
 import sqlite3
 import sys
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -20,12 +21,12 @@ from tests.support.run_command import Answer, typed
 GAUSSIAN = ["--noise", "discrete-gaussian:sigma_squared=4"]
 
 
+@dataclass
 class Command:
     """Run the command in this process, on one ledger."""
 
-    def __init__(self, streams: pytest.CaptureFixture[str], path: Path) -> None:
-        self.streams = streams
-        self.path = path
+    streams: pytest.CaptureFixture[str]
+    path: Path
 
     def __call__(self, verb: str, *words: object) -> Answer:
         return typed(self.streams, "ledger", verb, "--db", self.path, *words)
@@ -45,26 +46,21 @@ def opened(command: Command) -> Command:
     return command
 
 
-@pytest.mark.parametrize(
-    ("budget", "counters"),
-    [("rho=1/2", {"rho": "1/2"}), ("epsilon=3", {"epsilon": "3"}), ("epsilon=1,delta=1e-6", None)],
-)
-def test_each_kind_of_budget_can_be_opened(
-    command: Command, budget: str, counters: dict[str, str] | None
-) -> None:
-    answer = command("open", "--budget", budget)
-    assert answer.code == 0
-    assert command("open", "--budget", budget).code == 0
-    left = command("show", "--user", "ada", "--json").json["remaining"]
-    assert counters is None or left == counters
-
-
 def test_a_sampled_release_and_shuffled_reports_are_charged(command: Command) -> None:
-    budget = ["--budget", "epsilon=4,delta=1e-5"]
-    assert command("open", *budget, "--relation", "add-remove").code == 0
+    for _ in range(2):
+        budget = ["--budget", "epsilon=4,delta=1e-5", "--relation", "add-remove"]
+        assert command("open", *budget).code == 0
     for batch, rate in (("all", "100%"), ("some", "1%")):
         given = ["--noise", "gaussian:sigma=4", "--rounds", "10", "--poisson", rate]
         assert command("charge", "--batch", batch, "--users", batch, *given).code == 0
+    shown = []
+    for user, rows in (("one", ["--sensitivity", 3]), ("three", ["--rows-per-user", 3])):
+        noise = ["--noise", "discrete-laplace:scale=10"]
+        assert command("charge", "--batch", user, "--users", user, *rows, *noise).code == 0
+        shown.append(command("show", "--user", user).out.splitlines()[1:4])
+    assert shown[0] == shown[1]
+    nobody = command("show", "--user", "nobody").out.splitlines()
+    assert nobody[:2] == ["user       nobody, never charged", "spent      epsilon=0,delta=0"]
     spent = [
         Fraction(command("show", "--user", user, "--json").json["spent"]["guarantee"]["epsilon"])
         for user in ("all", "some")
@@ -80,9 +76,6 @@ def test_a_sampled_release_and_shuffled_reports_are_charged(command: Command) ->
 
 
 def test_budgets_that_renew(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = command("open", "--budget", "rho=1/2", "--renews", "week")
-    assert wrong.code == 2
-    assert "--renews = week: must be one of year, month, day" in wrong.err
     assert command("open", "--budget", "rho=1/2", "--renews", "year").code == 0
     first = ["budget     rho=1/2 for each year (UTC)", "periods    none"]
     assert command("show").out.splitlines()[::4] == first
@@ -101,8 +94,7 @@ def test_budgets_that_renew(command: Command, monkeypatch: pytest.MonkeyPatch) -
         "in 2027    rho=1/8", "together   rho=3/8",
     ]  # fmt: skip
     document = command("show", "--json").json
-    assert (document["renews"], document["periods"]) == ("year", ["2026", "2027"])
-    assert document["together"]["rho"] == "1"
+    assert (document["periods"], document["together"]["rho"]) == (["2026", "2027"], "1")
     assert [*command("show", "--user", "ada", "--json").json["periods"]] == ["2026", "2027"]
 
 
@@ -118,61 +110,43 @@ def test_charges_add_up_and_each_batch_is_charged_once(opened: Command) -> None:
     expected = "already charged, so nothing was charged again: charge 1, monday, covered 2 users\n"
     assert again.out == expected
     assert opened("charge", *words, "--repeat-ok").code == 0
-    assert opened.left("ada") == Fraction(3, 8)
-    tuesday = opened("charge", "--batch", "tuesday", "--users", "ada", *GAUSSIAN)
-    assert tuesday.out.startswith("charged 1 user for")
-    assert opened.left("ada") == Fraction(1, 4)
     answer = opened("charge", *words, "--json")
     found = answer.json
     assert {"batch", "charge", "digest", "paid", "left_out", "repeated"} == set(found) - {"schema"}
     assert (answer.code, found["repeated"]) == (4, True)
-    fresh = opened("charge", "--batch", "wednesday", "--users", "cid", *GAUSSIAN, "--json")
-    assert (fresh.code, fresh.json["repeated"]) == (0, False)
     assert (found["batch"], found["paid"], found["left_out"]) == ("monday", 2, [])
+    fresh = opened("charge", "--batch", "tuesday", "--users", "ada", *GAUSSIAN, "--json")
+    assert (fresh.code, fresh.json["repeated"]) == (0, False)
+    assert opened.left("ada") == Fraction(1, 4)
 
 
 def test_a_user_with_too_little_budget_is_refused(opened: Command) -> None:
     large = ["--noise", "discrete-gaussian:sigma_squared=5/4"]
     assert opened("charge", "--batch", "one", "--users", "ada", *large).code == 0
     answer = opened("charge", "--batch", "two", "--users", "ada,bob", *large)
-    assert (answer.code, answer.out) == (BudgetExhausted.exit_code, "")
-    assert BudgetExhausted.exit_code == 1
+    assert (answer.code, answer.out) == (BudgetExhausted.exit_code, "") == (1, "")
     assert len(answer.err.splitlines()) == 1
+    assert "1 of 2 users has too little budget left: ada (rho=0.1)" in answer.err
     assert "nobody was charged" in answer.err
-    assert (opened.left("ada"), opened.left("bob")) == (Fraction(1, 10), Fraction(1, 2))
     skipped = opened("charge", "--batch", "two", "--users", "ada,bob", *large, "--skip-exhausted")
     assert skipped.code == 0
     assert skipped.out.splitlines() == ["charged 1 user for two, charge 2", "left out: ada"]
-    assert opened.left("bob") == Fraction(1, 10)
     # If no user can take part, nothing is released.
     nobody = opened("charge", "--batch", "three", "--users", "ada", *large, "--skip-exhausted")
     assert nobody.code == 1
-    assert opened.left("ada") == Fraction(1, 10)
+    assert opened.left("ada") == opened.left("bob") == Fraction(1, 10)
 
 
-def test_a_stated_claim_needs_a_reason_and_keeps_it(opened: Command) -> None:
-    words = ["charge", "--batch", "one", "--users", "ada", "--claim", "rho=1/10"]
-    answer = opened(*words)
-    assert answer.code == 2
-    assert "--reason" in answer.err
-    assert opened(*words, "--reason", "the vendor says so").code == 0
-    assert "assumed: the vendor says so" in opened("show", "--user", "ada").out
-    assert opened("show", "--user", "ada", "--json").json["spent"]["claim"] == "assumed"
-
-
-@pytest.mark.parametrize(
-    "text", ["ada\nbob lovelace\n", "\ufeffada\r\nbob lovelace\r\n", "ada\nbob lovelace"]
-)
+@pytest.mark.parametrize("text", ["ada\nbob lovelace\n", "\ufeffada\r\nbob lovelace"])
 def test_users_are_read_from_a_file_and_from_a_pipe(
     opened: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     (tmp_path / "users.txt").write_bytes(text.encode())
     answer = opened("charge", "--batch", "one", "--users-file", tmp_path / "users.txt", *GAUSSIAN)
     assert answer.code == 0
-    assert opened.left("bob lovelace") == Fraction(3, 8)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     assert opened("charge", "--batch", "two", "--users-file", "-", *GAUSSIAN).code == 0
-    assert opened.left("ada") == Fraction(1, 4)
+    assert opened.left("ada") == opened.left("bob lovelace") == Fraction(1, 4)
 
 
 def test_show_and_export_agree_with_the_charges(opened: Command) -> None:
@@ -185,18 +159,17 @@ def test_show_and_export_agree_with_the_charges(opened: Command) -> None:
     found = opened("show", "--json").json
     assert (found["users"], found["charges"], found["damages"]) == (2, 1, [])
     assert "never charged" in opened("show", "--user", "eve").out
+    claim = ["--claim", "rho=1/10", "--reason", "the vendor says so"]
+    assert opened("charge", "--batch", "assumed", "--users", "cid", *claim).code == 0
+    assert "assumed: the vendor says so" in opened("show", "--user", "cid").out
+    assert opened("show", "--user", "cid", "--json").json["spent"]["claim"] == "assumed"
     text = opened("show", "--user", "ada").out
     assert "monday" in text
     assert "rho=3/8" in text
     records = [json.loads(line) for line in opened("export").out.splitlines()]
     assert records[0]["filter"]["budget"]["rho"] == "1/2"
     assert records[1]["users"] == ["ada", "bob"]
-    assert len(records) == 2
-
-
-def edited(command: Command, statement: str) -> None:
-    with sqlite3.connect(command.path) as connection:
-        assert connection.execute(statement).rowcount == 1
+    assert len(records) == 3
 
 
 @pytest.mark.parametrize(
@@ -204,23 +177,20 @@ def edited(command: Command, statement: str) -> None:
     [
         "UPDATE ledger_charges SET batch = 'tuesday'",
         "DELETE FROM ledger_paid WHERE name = 'ada'",
-        "DELETE FROM ledger_users WHERE name = 'ada'",
     ],
 )
 def test_a_hand_edited_row_is_reported(opened: Command, statement: str) -> None:
     opened("charge", "--batch", "monday", "--users", "ada,bob", *GAUSSIAN)
     assert opened("show").code == 0
-    edited(opened, statement)
+    with sqlite3.connect(opened.path) as connection:
+        assert connection.execute(statement).rowcount == 1
     if "ledger_charges" in statement:
         assert opened("charge", "--batch", "two", "--users", "ada", *GAUSSIAN).code == 3
     for words in ([], ["--user", "bob"]):
         answer = opened("show", *words)
-        assert answer.code == LedgerDamaged.exit_code == 3
-        assert "damaged" in answer.out
-        assert "whole" not in answer.out
+        assert (answer.code, "damaged" in answer.out) == (LedgerDamaged.exit_code, True)
         machine = opened("show", *words, "--json")
-        assert machine.code == 3
-        assert machine.json["damages"]
+        assert (machine.code, bool(machine.json["damages"])) == (3, True)
 
 
 CHARGE = ["charge", "--batch", "one"]
@@ -232,27 +202,21 @@ CLAIM = [*CHARGE, "--users", "ada", "--claim", "rho=1/100", "--reason", "r"]
     ("words", "option"),
     [
         (["open", "--budget", "rho"], "--budget"),
-        (
-            ["open", "--budget", "rho=1"],
-            "--budget = rho=1 (replace): must be rho=1/2",
-        ),
-        (["open", "--budget", "rho=1/2", "--relation", "add-remove"], "rho=1/2 (add-remove): is"),
-        (["open", "--budget", "rho=1/2", "--relation", "remove"], "--relation"),
-        (["open"], "--budget"),
+        (["open", "--budget", "rho=1/2", "--renews", "week"], "--renews = week: must be one of"),
+        (["open", "--budget", "rho=1"], "--budget = rho=1 (replace): must be rho=1/2"),
+        (["open", "--budget", "rho=1/2", "--relation", "add-remove"], "=1/2 (add-remove): must"),
         ([*CHARGE, "--users", "ada"], "--noise: give exactly one of --noise and --claim"),
         ([*CHARGE, *GAUSSIAN], "--users: give exactly one of --users and --users-file"),
         ([*CHARGE, "--users", "ada", "--users-file", "-", *GAUSSIAN], "--users"),
         ([*CHARGE, "--users", "ada,ada", *GAUSSIAN], "--users"),
         ([*CHARGE, "--users-file", "/no/where", *GAUSSIAN], "--users-file"),
         ([*CHARGE, "--users", "-", *GAUSSIAN], "--users = -: is not a list of users; use --"),
-        ([*CHARGE, "--users", "ada", "--noise", "skellam:variance=0"], "--noise"),
-        ([*CHARGE, "--users", "ada", *GAUSSIAN, "--claim", "rho=1"], "--noise"),
         ([*CHARGE, "--users", "ada", "--claim", "rho=1"], "--reason"),
         ([*CHARGE, "--users", "ada", "--claim", "p=1", "--reason", "x"], "--claim"),
+        ([*CLAIM, "--rows-per-user", "0"], "--rows-per-user = 0"),
         (["charge", "--batch", " ", "--users", "ada", *GAUSSIAN], "--batch"),
         # Options that would be ignored are refused.
         ([*CLAIM, "--sensitivity", "50"], "error: --sensitivity = "),
-        ([*CLAIM, "--rounds", "5"], "error: --rounds = "),
         ([*CHARGE, "--users", "ada", *GAUSSIAN, "--reason", "r"], "error: --reason = "),
         (["show", "--user", " ada"], "--user"),
     ],
@@ -287,26 +251,3 @@ def test_a_missing_ledger_is_refused(command: Command, tmp_path: Path) -> None:
     command.path = tmp_path / "no" / "folder.db"
     answer = command("open", "--budget", "rho=1")
     assert (answer.code, "the folder must exist" in answer.err) == (2, True)
-
-
-def test_a_terminal_shows_that_a_history_is_being_checked(
-    opened: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    screen = io.StringIO()
-    screen.isatty = lambda: True  # type: ignore[method-assign]  # a terminal
-    monkeypatch.setenv("TERM", "xterm")
-    with monkeypatch.context() as patch:
-        patch.setattr(sys, "stderr", screen)
-        assert opened("show").code == 0
-    assert "checking the history" in screen.getvalue()
-
-
-def test_help_explains_the_exit_codes(command: Command) -> None:
-    shown = typed(command.streams, "ledger", "--help")
-    assert shown.code == 0
-    text = " ".join(shown.out.split())
-    assert "Exit code: 0 done; 1 a user has too little budget" in text
-    assert "4 the batch was already charged, and nothing was charged again" in text
-    for verb in ("open", "charge", "show", "export", "backup", "adopt"):
-        answer = typed(command.streams, "ledger", verb, "--help")
-        assert f"Example: dpcore ledger {verb}" in " ".join(answer.out.split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,10 @@ from dpcore.mechanism import Mechanism, Relation, Release, Scope, Sensitivity, U
 from dpcore.selection import NoisyThreshold
 from tests.support.accounting import subsampled_releases
 from tests.support.ledger.budget import PER_USER
-from tests.support.run_command import Answer, typed
 
 LAPLACE = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)
 CURVE = PrivacyCurve(noise=LAPLACE.noise, sensitivity=1)
 GAUSSIAN = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=1)
-NOISE = ("--noise", "discrete-laplace:scale=10")
 ADDED = Scope(relation=Relation.ADD_REMOVE)
 
 
@@ -63,9 +62,7 @@ def test_a_guarantee_for_one_contribution_needs_a_number_of_rows(ledger: Ledger)
     with pytest.raises(InvalidParameter, match="rows_per_user = 2: must not be given"):
         ledger.charge(["ada"], Pure("1/10", scope=PER_USER), batch="a", rows_per_user=2)
     assert ledger.charges() == 0
-
-
-def test_k_rows_cost_k_times_as_much(ledger: Ledger) -> None:
+    # k rows cost k times as much.
     ledger.charge(["ada"], guarantee(LAPLACE), batch="a", rows_per_user=3)
     assert ledger.spent("ada") == PureBound("3/10", scope=PER_USER)
     ledger.charge(Release(mechanism=LAPLACE, batch="b", participants=("ada",)), rows_per_user=2)
@@ -118,41 +115,22 @@ def test_every_part_of_a_composition_pays_for_all_rows() -> None:
     sampled = PoissonSampled(curve=real, rate="1/10")
     whole = for_user(compose((real, 2), sampled), 3)
     assert isinstance(whole, Composition)
-    assert whole.scope == Scope(unit="user", relation="add-remove")  # type: ignore[arg-type]  # by value
-    (first, two), (second, one) = whole.parts
-    assert (two, one) == (2, 1)
-    assert isinstance(first, RealCurve)
-    assert first.sensitivity == Sensitivity.l2_squared(18)
-    assert second == subsampled_releases.poisson(curve=real, rate="1/10", members=3)
-
-
-def test_rows_that_no_theorem_covers_are_refused() -> None:
-    real = RealCurve(noise=Laplace(scale=2), sensitivity=1, scope=ADDED)
-    exact = PrivacyCurve(noise=LAPLACE.noise, sensitivity=1, scope=ADDED)
-    parts: list[Any] = [Rdp({2: 1}), compose(PoissonSampled(curve=real, rate="1/10"))]
-    for source in (*parts, compose(PoissonSampled(curve=exact, rate="1/10"))):
-        assert for_user(source, 1).scope.unit.value == "user"
+    assert whole.scope == Scope(unit=Unit.USER, relation=Relation.ADD_REMOVE)
+    three = Scope(relation=Relation.ADD_REMOVE, group=3)
+    moved = replace(real, sensitivity=Sensitivity.l2_squared(18), scope=three)
+    group = subsampled_releases.poisson(curve=real, rate="1/10", members=3)
+    assert whole.parts == ((moved, 2), (group, 1))
+    # Rows that no theorem covers are refused.
+    curves = (
+        RealCurve(noise=Laplace(scale=2), sensitivity=1, scope=ADDED),
+        PrivacyCurve(noise=LAPLACE.noise, sensitivity=1, scope=ADDED),
+    )
+    sampled_sources = [compose(PoissonSampled(curve=curve, rate="1/10")) for curve in curves]
+    sources: list[Any] = [Rdp({2: 1}), *sampled_sources]
+    for source in sources:
+        assert for_user(source, 1).scope.unit is Unit.USER
         with pytest.raises(NotDerived, match="the cost of 2 rows of one user"):
             for_user(source, 2)
-
-
-def test_several_rows_in_a_composition_cost_what_as_many_steps_cost(
-    ledger: Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def opened(*words: str) -> Answer:
-        return typed(capsys, "ledger", words[0], "--db", str(tmp_path / "ledger.db"), *words[1:])
-
-    words = ["charge", "--users", "ada", "--rows-per-user"]
-    assert opened(*words, "3", "--batch", "one", *NOISE).code == 0
-    alone = ["--sensitivity", "3", *NOISE]
-    assert opened("charge", "--users", "bob", "--batch", "two", *alone).code == 0
-    spent = [opened("show", "--user", user).out.splitlines()[1] for user in ("ada", "bob")]
-    assert spent == ["spent      epsilon=0.3"] * 2
-    claim = ["--claim", "epsilon=1/10", "--reason", "x"]
-    assert opened(*words, "2", "--batch", "three", *claim).code == 0
-    refused = opened(*words, "0", "--batch", "four", *claim)
-    assert refused.code == 2
-    assert "--rows-per-user = 0" in refused.err
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5])

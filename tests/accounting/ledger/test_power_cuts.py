@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +14,7 @@ from accounting.ledger import AlreadyCharged, Ledger, LedgerDamaged, LedgerUnava
 from accounting.ledger import charge_or_refuse as book
 from tests.support.ledger.budget import BUDGET, per_user
 from tests.support.ledger.power_cuts import Change, apply, compiled, cut_after, played
+from tests.support.ledger.scripts import script
 from tests.support.ledger.server import Server
 from tests.support.ledger.workers import charge_on, processes, told
 
@@ -51,20 +49,12 @@ with Ledger.create(f"{folder}/ledger.db", budget=BUDGET) as ledger:
 
 def recorded(folder: Path, tape: Path, shim: Path, how: str) -> list[Change]:
     """Record every change below ``folder`` by a process that charges there."""
-    run = subprocess.run(
-        [sys.executable, "-c", WRITER % CHARGES, folder, how],
-        check=False,
-        capture_output=True,
-        text=True,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(Path(__file__).parents[3]),
-            "LD_PRELOAD": str(shim),
-            "POWER_FOLDER": str(folder),
-            "POWER_TAPE": str(tape),
-        },
-    )
-    assert run.returncode == 0, run.stderr
+    power: dict[str, Any] = {
+        "LD_PRELOAD": f"{shim}",
+        "POWER_FOLDER": f"{folder}",
+        "POWER_TAPE": f"{tape}",
+    }
+    script(WRITER % CHARGES, folder, how, **power)
     return [*played(tape)]
 
 

@@ -6,6 +6,7 @@ Each ledger object has its own lock, as in separate processes and threads.
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +35,6 @@ from dpcore.errors import InvalidParameter
 from tests.support.dpcore.mutants import mutated
 from tests.support.ledger.budget import BUDGET, per_user, wanted
 from tests.support.ledger.scripts import script
-from tests.support.ledger.waiting import Held, behind
 
 
 def test_nothing_is_acknowledged_before_it_is_on_the_disk(tmp_path: Path) -> None:
@@ -59,6 +59,19 @@ def many(tmp_path: Path) -> Iterator[list[Ledger]]:
     Ledger.create(url, budget=BUDGET).close()
     with ExitStack() as stack:
         yield [stack.enter_context(Ledger.open(url)) for _ in range(9)]
+
+
+class Held:
+    """Work whose first call blocks until released."""
+
+    def __init__(self, work: Callable[[Any], list[Charged]]) -> None:
+        self.work, self.inside, self.go = work, threading.Event(), threading.Event()
+
+    def __call__(self, requests: Any) -> list[Charged]:
+        if not self.inside.is_set():
+            self.inside.set()
+            assert self.go.wait(30)
+        return self.work(requests)
 
 
 def at_once(
@@ -98,8 +111,17 @@ def at_once(
     if path.exists():
         path.unlink()
     first = charge(ledgers[0], wanted("zoe", "1/50", f"{time.monotonic_ns()}"))
-    futures = behind(held, first, others, lambda: published(path))
-    return [future.result() for future in futures[1:]], groups
+    with ThreadPoolExecutor(1 + len(others)) as pool:
+        pool.submit(first)
+        assert held.inside.wait(30)
+        futures, last = [], time.monotonic() + 30
+        for number, other in enumerate(others, start=1):
+            futures.append(pool.submit(other))
+            while published(path) != number:
+                assert time.monotonic() < last
+                time.sleep(0.001)
+        held.go.set()
+    return [future.result() for future in futures], groups
 
 
 def published(path: Path) -> int:
@@ -176,14 +198,14 @@ def test_requests_survive_a_leader_that_dies_before_its_commit(many: list[Ledger
     outcomes, groups = at_once(many[:8], SEVEN, killed_once(after_commit=False))
     assert groups == [7, *[1] * 6]
     receipts = [each for each in outcomes if isinstance(each, Receipt)]
-    assert len(receipts) == 6
-    assert not any(receipt.repeated for receipt in receipts)
+    assert [receipt.repeated for receipt in receipts] == [False] * 6
     assert [type(each) for each in outcomes if not isinstance(each, Receipt)] == [Killed]
-    assert many[0].check(*receipts) == ()
-    assert many[0].charges() == 7
+    assert (many[0].charges(), many[0].check(*receipts)) == (7, ())
 
 
-def test_no_charge_is_called_new_if_the_leader_dies_after_its_commit(many: list[Ledger]) -> None:
+def test_no_charge_is_called_new_if_the_leader_dies_after_its_commit(
+    many: list[Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
     outcomes, groups = at_once(many[:8], SEVEN, killed_once(after_commit=True))
     assert groups == [7, *[1] * 6]
     told = [each for each in outcomes if not isinstance(each, Killed)]
@@ -192,14 +214,11 @@ def test_no_charge_is_called_new_if_the_leader_dies_after_its_commit(many: list[
     assert (many[0].charges(), many[0].check()) == (8, ())
     again = many[0].charge(["ada"], per_user("1/50"), batch="3", repeat_ok=True)
     assert again.repeated
-
-
-def test_a_mutant_that_misreports_the_own_charge_is_detected(
-    many: list[Ledger], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    # A mutant cannot tell the two cases apart.
     sure = mutated(Queue._taken, "uncertain = end > 0", "uncertain = end < 0")
     monkeypatch.setattr(Queue, "_taken", sure)
-    outcomes, _ = at_once(many[:8], SEVEN, killed_once(after_commit=True))
+    more = [wanted("bob", "1/50", f"more {n}") for n in range(7)]
+    outcomes, _ = at_once(many[:8], more, killed_once(after_commit=True))
     assert sum(isinstance(each, AlreadyCharged) for each in outcomes) == 6
 
 
@@ -250,27 +269,24 @@ def test_a_long_queue_file_is_started_again(
     assert max(lengths) < 1.5 * lengths[0]
 
 
-def test_a_long_request_is_not_processed_by_another_process(
+def test_long_requests_and_processes_without_a_queue_charge_alone(
     many: list[Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_transactions, "_LONGEST", 10)
-    with ThreadPoolExecutor(len(many)) as pool:
-        batches = [f"{number}" for number in range(len(many))]
+    path = Path(f"{many[0]._store.where}-queue")
+    with monkeypatch.context() as patched, ThreadPoolExecutor(len(many)) as pool:
+        patched.setattr(shared_transactions, "_LONGEST", 10)
         # Threads that share a ledger object give the same result.
-        ledgers = [*many[:5], *many[:4]]
         charged = pool.map(
-            lambda m, b: m.charge_many([wanted("ada", "1/50", b)])[0], ledgers, batches
+            lambda m, b: m.charge_many([wanted("ada", "1/50", f"{b}")])[0],
+            [*many[:5], *many[:4]],
+            range(9),
         )
         found = [each for each in charged if isinstance(each, Receipt)]
         assert sorted(each.number for each in found) == [*range(1, 10)]
-    assert b"asked" not in Path(f"{many[0]._store.where}-queue").read_bytes()
-
-
-def test_a_process_that_cannot_write_the_queue_charges_alone(many: list[Ledger]) -> None:
-    path = Path(f"{many[0]._store.where}-queue")
-    path.unlink(missing_ok=True)
-    path.mkdir()
-    for number, ledger in enumerate(many, start=1):
+    assert b"asked" not in path.read_bytes()
+    path.unlink()
+    path.mkdir()  # which nobody can write
+    for number, ledger in enumerate(many, start=10):
         assert ledger.charge(["ada"], per_user("1/50"), batch=f"{number}").number == number
 
 

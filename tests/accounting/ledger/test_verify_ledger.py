@@ -25,12 +25,7 @@ from tests.support.ledger.budget import BUDGET, per_user
 # The edit, and the message of the check.
 EDITS = [
     ("UPDATE ledger_charges SET owed_0 = 1 WHERE id = 2", "charge 2 (batch 'two'): was edited"),
-    ("UPDATE ledger_charges SET owed_0 = 1 WHERE id = 3", "charge 3 (batch 'three'): was edited"),
-    ("UPDATE ledger_charges SET batch = 'x' WHERE id = 2", "charge 2 (batch 'x'): was edited"),
-    ("UPDATE ledger_charges SET made = '1970' WHERE id = 1", "charge 1 (batch 'one'): was edited"),
-    ("UPDATE ledger_charges SET guarantee = 'x' WHERE id = 2", "charge 2 (batch 'two'): was edit"),
     ("UPDATE ledger_charges SET guarantee = '{}' WHERE id = 2", "charge 2 (batch 'two'): was edit"),
-    ("UPDATE ledger_charges SET assumed = 1 WHERE id = 2", "charge 2 (batch 'two'): was edited"),
     ("UPDATE ledger_charges SET paid = 1 WHERE id = 2", "has 2 rows in ledger_paid"),
     ("UPDATE ledger_charges SET digest = 'x' WHERE id = 2", "charge 2 (batch 'two'): was edited"),
     ("UPDATE ledger_charges SET previous = 'x' WHERE id = 2", "does not follow the charge before"),
@@ -38,19 +33,14 @@ EDITS = [
     ("DELETE FROM ledger_charges WHERE id = 2", "charge 2: is missing"),
     ("DELETE FROM ledger_charges WHERE id = 3", "last charge differs: 3 is recorded, 2 was"),
     ("DELETE FROM ledger_charges", "1: there is no such charge, but ledger_paid"),
-    ("DELETE FROM ledger_paid WHERE charge = 2 AND name = 'bob'", "has 1 rows in ledger_paid"),
     ("DELETE FROM ledger_paid WHERE charge = 2", "has 0 rows in ledger_paid"),
-    ("INSERT INTO ledger_paid VALUES (2, 'eve')", "has 3 rows in ledger_paid"),
     ("INSERT INTO ledger_paid VALUES (7, 'eve')", "charge 7: there is no such charge"),
     ("UPDATE ledger_paid SET name = 'eve' WHERE name = 'bob'", "its rows in ledger_paid were"),
-    ("UPDATE ledger_paid SET charge = 3 WHERE charge = 2 AND name = 'bob'", "has 1 rows in ledger"),
     ("UPDATE ledger_spared SET name = 'eve'", "its rows in ledger_spared were edited"),
-    ("DELETE FROM ledger_spared", "has 0 rows in ledger_spared"),
     ("UPDATE ledger_users SET spent_0 = 0 WHERE name = 'bob'", "user 'bob': rho is 0, but the"),
     ("UPDATE ledger_users SET assumed = 2 WHERE name = 'bob'", "user 'bob': assumed charges is 2"),
     ("DELETE FROM ledger_users WHERE name = 'bob'", "user 'bob': was charged, but has no counters"),
     ("INSERT INTO ledger_users VALUES ('eve', 1, 0, 'x')", "user 'eve': rho is 1, but the history"),
-    ("UPDATE ledger_users SET name = 'eve' WHERE name = 'bob'", "user 'bob': was charged, but has"),
     ("DELETE FROM ledger", "the row of the ledger is missing"),
     ("UPDATE ledger SET charges = 2", "last charge differs: 2 is recorded, 3 was"),
     ("UPDATE ledger SET head = 'x'", "last charge differs: 3 is recorded, 3 was"),
@@ -140,15 +130,26 @@ def test_edited_entries_are_not_shown_as_history(url: str) -> None:
                 look()
 
 
-@pytest.mark.parametrize("table", ["ledger_charges", "ledger_users", "ledger"])
-def test_a_missing_table_is_reported_as_damage(url: str, table: str) -> None:
+@pytest.mark.parametrize(
+    ("statement", "found", "match"),
+    [
+        *(
+            (f"DROP TABLE {name}", "its tables differ from those of", "some of the tables of a")
+            for name in ("ledger_charges", "ledger")
+        ),
+        ("UPDATE ledger SET filter = '{}'", "its filter differs", "ledger: its filter was edited"),
+    ],
+)
+def test_missing_tables_and_an_unreadable_filter_are_damage(
+    url: str, statement: str, found: str, match: str
+) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:
         three_charges(ledger)
-        edit(ledger, f"DROP TABLE {table}")
-        assert "its tables differ from those of a ledger" in said(ledger)
-        for method in (Ledger.open, Ledger.create):
-            with pytest.raises(LedgerDamaged, match="some of the tables of a ledger"):
-                method(url, budget=BUDGET)
+        edit(ledger, statement)
+        assert found in said(ledger)
+    for method in (Ledger.open, Ledger.create):
+        with pytest.raises(LedgerDamaged, match=match):
+            method(url, budget=BUDGET)
 
 
 # A value of each SQLite type, and the same cell as bytes and with a space.
@@ -184,12 +185,6 @@ def test_a_change_of_any_cell_is_detected(tmp_path: Path) -> None:
                     saved.backup(hand)
         assert edits > 300
         assert ledger.check() == ()
-
-
-def test_an_unreadable_filter_is_reported_as_damage(url: str) -> None:
-    with Ledger.create(url, budget=BUDGET) as ledger:
-        edit(ledger, "UPDATE ledger SET filter = '{}'")
-    assert "ledger: its filter was edited" in refusal(lambda: Ledger.open(url), LedgerDamaged)
 
 
 def cells(connection: sqlite3.Connection) -> Iterator[tuple[str, str, str, tuple[object, ...]]]:
@@ -231,29 +226,10 @@ def test_a_completely_rewritten_history_is_detected_by_receipts(url: str) -> Non
         assert ledger.check() == ()  # the file is consistent, but has another history
         assert said(ledger, *receipts) == "charge 3: is missing, but has a receipt"
         ledger.charge(["eve"], per_user("1/4"), batch="three")
-        for shown in (receipts, [receipts[-1], *receipts_of(ledger)]):
-            # Of two receipts for one charge, one is wrong.
-            for order in (shown, shown[::-1]):
-                damage = "differs from the charge in its receipt"
-                assert damage in said(ledger, *order)
-
-
-def receipts_of(ledger: Ledger) -> list[Receipt]:
-    return [
-        Receipt(batch=each.batch, number=each.number, digest=each.digest, paid=each.paid)
-        for each in ledger.history()
-    ]
-
-
-def relabel(ledger: Ledger) -> None:
-    """Change the second charge and the places that name its digest, but no later digest."""
-    changed = replace(ledger.history()[1], batch="renamed")
-    edit(
-        ledger,
-        "UPDATE ledger_charges SET batch = 'renamed', digest = :digest WHERE id = 2",
-        "UPDATE ledger_charges SET previous = :digest WHERE id = 3",
-        digest=changed.digest,
-    )
+        # Of two receipts for one charge, one is wrong.
+        again = ledger.charge(["eve"], per_user("1/4"), batch="three", repeat_ok=True)
+        for shown in (receipts, [receipts[-1], again], [again, receipts[-1]]):
+            assert "differs from the charge in its receipt" in said(ledger, *shown)
 
 
 def test_without_chained_digests_an_edit_would_be_missed(
@@ -266,24 +242,26 @@ def test_without_chained_digests_an_edit_would_be_missed(
             monkeypatch.setattr(Charge, "digest", mutant)
         with Ledger.create(str(tmp_path / name), budget=BUDGET) as ledger:
             three_charges(ledger)
-            relabel(ledger)
+            # The second charge and the places that name its digest change, but no later digest.
+            edit(
+                ledger,
+                "UPDATE ledger_charges SET batch = 'renamed', digest = :digest WHERE id = 2",
+                "UPDATE ledger_charges SET previous = :digest WHERE id = 3",
+                digest=replace(ledger.history()[1], batch="renamed").digest,
+            )
             assert bool(ledger.check()) == chained
 
 
-def test_a_file_that_is_not_a_database_is_reported_as_damage(tmp_path: Path) -> None:
-    file = tmp_path / "ledger.db"
-    file.write_text("not a database, and long enough to be read as the head of one" * 20)
-    assert "is not an intact database" in refusal(lambda: Ledger.open(str(file)), LedgerDamaged)
-
-
 def test_overwritten_bytes_are_reported_as_damage(tmp_path: Path) -> None:
-    file = tmp_path / "ledger.db"
+    file, page = tmp_path / "ledger.db", 4096
     with Ledger.create(str(file), budget=BUDGET) as ledger:
         ledger.charge([f"user {n}" for n in range(2000)], per_user("1/8"), batch="one")
-    page = 4096
     content = bytearray(file.read_bytes())
     assert len(content) > 20 * page
     content[12 * page : 12 * page + 100] = bytes(100)
     file.write_bytes(content)
     with Ledger.open(str(file)) as ledger:
         assert ledger.check()
+    content[:100] = b"not a database".ljust(100)
+    file.write_bytes(content)
+    assert "is not an intact database" in refusal(lambda: Ledger.open(str(file)), LedgerDamaged)

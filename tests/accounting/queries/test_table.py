@@ -58,7 +58,7 @@ AMOUNT = Sum(column="x", low=0, high=200, step="1/2")
 
 def written(tmp_path: Path, text: str, name: str = "data.csv") -> Table:
     path = tmp_path / name
-    path.write_text(text, encoding="utf-8")
+    path.write_text(text, encoding="utf-8", errors="surrogateescape")
     return Table.open(path)
 
 
@@ -105,32 +105,35 @@ def test_every_kind_of_table_gives_the_same_answers(tmp_path: Path) -> None:
         ("user,,x\nada,1,2\n", "column 2 has no name"),
         ("name,x\nada,1\n", "user = user: is not a column of .*, which contains name, x"),
         ("user;x\nada;1,5\n", "which contains user;x: separate the columns by commas"),
-        ("user,y\nada,1\n", "column = x: is not a column"),
         ("user,x\nada,1\n,2\n", "row 2, column user: must be given: every row must have a user"),
         ("x,user\n1,ada\n2, ada\n", "row 2, column user = ada: .* without leading or trailing"),
         ("user,x\nada,1\nada ,1\n,1\n", "row 3, column user: must be given"),
         ("user,x\nada,1\nbob,\n", "row 2, column x: must be a finite number"),
-        ("user,x\nada,1\nbob,n/a\n", "row 2, column x = n/a: must be a finite number"),
-        ("user,x\nada,NaN\n", "row 1, column x = NaN"),
         ("user,x\nada,1\nbob,2\neve,-inf\n", "row 3, column x = -inf"),
-        ("user,x\nada,2026-11-01\n", "row 1, column x = 2026-11-01"),
         # Also in a row that would not count.
         ("user,x\n" + "bob,1\n" * 20 + "bob,n/a\n", "row 21, column x = n/a: must be a finite"),
         ("user,x\nada,1\nbob,2,3\n", "line 3 has 3 cells, but the header has 2 names"),
         # The CSV reader would take the second row for the amount of the first.
         ("user,x\nada,1\reve\nbob,2\n", "line 2 has a carriage return without a line feed"),
         ("user,x\r\nada,1\r\nbob,2\r", "line 3 has a carriage return without a line feed"),
-        ("user,x\rada,1\r", "line 1 has a carriage return without a line feed"),
+        # Polars took the whole file for the name of the column, and counted no users.
+        ("user\rada\rbob\r", "line 1 has a carriage return without a line feed"),
+        ("user\rada\nbob\n", "line 1 has a carriage return without a line feed"),
+        # Without quotes the user of both rows would be a first name.
+        (
+            "name,user,city,x\nHopper, Ada,u1,rome,1\nHopper, Eve,u1,rome,1\nPy,u2,rome,1\n",
+            "line 2 has 5 cells, but the header has 4",
+        ),
+        ("user,x\nZo\udceb,1\n", "is not valid CSV: it must be UTF-8 text"),
         ("user,x\n", "has no row"),
     ],
 )
 def test_an_invalid_table_gives_a_one_line_error_and_charges_nothing(
     unspent: Ledger, tmp_path: Path, text: str, match: str
 ) -> None:
+    asked: Any = (AMOUNT if "x" in text else Count(), REPLACE, Target(epsilon="1/8"))
     paid: dict[str, Any] = {"ledger": unspent, "batch": "one"}
-    said = refusal(
-        lambda: release(AMOUNT, written(tmp_path, text), REPLACE, Target(epsilon="1/8"), **paid)
-    )
+    said = refusal(lambda: release(asked[0], written(tmp_path, text), *asked[1:], **paid))
     assert re.search(match, said)
     assert unspent.charges() == 0
 
@@ -153,24 +156,18 @@ BAD: list[tuple[str, list[Any], tuple[str, ...], str]] = [
     ("x", [date(2026, 11, 1)] * 2, NUMBERS, r"column = x: contains Date"),
     ("x", [True, False], NUMBERS, r"column = x: contains Bool"),
     ("x", [b"1", b"2"], NUMBERS, r"column = x: contains Binary, but must contain numbers"),
-    ("x", [[1], [2]], NUMBERS, r"column = x: contains List"),
     ("x", [1.0, math.nan], NUMBERS, r"row 2, column x"),
     ("x", [1.0, -math.inf], NUMBERS, r"row 2, column x = -inf: must be a finite number"),
-    ("x", [1.0, None], NUMBERS, r"row 2, column x"),
     ("x", ["1", "two"], NUMBERS, r"row 2, column x = two: must be a finite number"),
     # 1.0 is not the key 1: no row would be counted.
     ("x", [1.0, 2.0], KEYS, NO_TEXT.format("x")),
     ("x", [[1], [2]], KEYS, NO_TEXT.format("x")),
-    ("x", [{"a": 1}] * 2, KEYS, NO_TEXT.format("x")),
     ("user", ["ada", None], tuple(QUESTIONS), r"row 2, column user: must be given"),
     ("user", ["ada", ""], tuple(QUESTIONS), r"row 2, column user = : must be given"),
     ("user", ["ada", " bob"], tuple(QUESTIONS), r"row 2, column user = bob: must be printable"),
-    ("user", ["ada", "b\nb"], tuple(QUESTIONS), r"row 2, column user = b b: must be printable"),
-    ("user", ["\u00e9", "e\u0301"], tuple(QUESTIONS), r"row 2, column user = .*normal form NFC"),
     ("user", ["ada", "ad\u2800a"], tuple(QUESTIONS), r"row 2, column user = .*invisible"),
     ("user", [timedelta(1)] * 2, tuple(QUESTIONS), NO_TEXT.format("user")),
     ("user", [1.5, math.nan], tuple(QUESTIONS), NO_TEXT.format("user")),
-    ("user", [["ada"], ["bob"]], tuple(QUESTIONS), NO_TEXT.format("user")),
     ("user", [b"ada", b"\xff"], tuple(QUESTIONS), NO_TEXT.format("user")),
 ]
 
@@ -219,33 +216,6 @@ def test_an_invalid_frame_gives_a_one_line_error_and_charges_nothing(
     assert unspent.charges() == 0
 
 
-def test_a_column_with_values_of_several_types_is_named() -> None:
-    for values in ([1, "x"], [object()] * 2, [1j, 2]):
-        frame = pd.DataFrame({"user": ["ada", "bob"], "x": pd.Series(values, dtype=object)})
-        with pytest.raises(InvalidParameter, match=r"column = x: contains values of several types"):
-            release(Count(), frame, SCOPE, EXACT)
-    wrong: tuple[Any, ...] = (7, "table", {"user": ["ada"]})
-    for given in wrong:
-        with pytest.raises(InvalidParameter, match=r"must be Table\.open"):
-            Table.of(given)
-
-
-def test_spaces_before_a_column_name_are_ignored(tmp_path: Path) -> None:
-    table = written(tmp_path, "user, x\nada,1\n")
-    assert release(Sum(column="x", low=0, high=1), table, SCOPE, EXACT).value == 1
-
-
-@pytest.mark.parametrize("text", ["user\rada\rbob\r", "user\rada\nbob\n"])
-def test_lines_that_end_with_a_lone_carriage_return_are_refused(tmp_path: Path, text: str) -> None:
-    # Polars took the whole file for the name of the column, and counted no users.
-    path = tmp_path / "users.csv"
-    path.write_bytes(text.encode())
-    with pytest.raises(InvalidParameter, match="line 1 has a carriage return without a line feed"):
-        Table.open(path).count(TableScope(user="user"))
-    path.write_bytes(text.replace("\r", "\r\n").encode())
-    assert Table.open(path).count(TableScope(user="user")) == 2
-
-
 def test_a_charged_release_is_stored_and_returned_again(tmp_path: Path) -> None:
     table = pl.DataFrame(DATA)
     with Ledger.create(str(tmp_path / "l.db"), budget="epsilon=1") as ledger:
@@ -267,7 +237,7 @@ def test_a_charged_release_is_stored_and_returned_again(tmp_path: Path) -> None:
 
 
 def test_a_file_that_grows_while_it_is_read_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    unspent: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, users = written(tmp_path, "user,x\nada,1\n"), Table.users
 
@@ -278,10 +248,9 @@ def test_a_file_that_grows_while_it_is_read_is_refused(
         return found
 
     monkeypatch.setattr(Table, "users", late)
-    with Ledger.create(str(tmp_path / "l.db"), budget="epsilon=1") as ledger:
-        with pytest.raises(InvalidParameter, match="changed while it was read"):
-            release(Count(), table, REPLACE, Target(epsilon="1/8"), ledger=ledger, batch="one")
-        assert ledger.charges() == 0
+    with pytest.raises(InvalidParameter, match="changed while it was read"):
+        release(Count(), table, REPLACE, Target(epsilon="1/8"), ledger=unspent, batch="one")
+    assert unspent.charges() == 0
 
 
 def test_under_add_remove_the_invited_users_are_charged(tmp_path: Path) -> None:
@@ -306,7 +275,6 @@ def test_under_add_remove_the_invited_users_are_charged(tmp_path: Path) -> None:
 def test_a_session_answers_until_its_budget_is_spent(tmp_path: Path) -> None:
     for budget, one, twice in (
         ("epsilon=1", {"epsilon": "2/3"}, {"epsilon": "1/3"}),
-        ("rho=1/2", {"rho": "1/3"}, {"rho": "1/6"}),
         ("epsilon=1,delta=1e-6", {"epsilon": "1/8"}, {"rho": "1/10000"}),
     ):
         session = Session(pl.DataFrame(DATA), SCOPE, budget)
@@ -317,15 +285,12 @@ def test_a_session_answers_until_its_budget_is_spent(tmp_path: Path) -> None:
         assert len(session.answers) == 2
         assert "<table>" in session._repr_html_()
     with Ledger.create(str(tmp_path / "l.db"), budget="epsilon=2") as ledger:
-        values = []
-        for _ in range(2):
-            session = Session(pl.DataFrame(DATA), REPLACE, "epsilon=1", ledger)
-            values.append(session.ask(Count(), epsilon=1, batch="count").value)
+        sessions = [Session(pl.DataFrame(DATA), REPLACE, "epsilon=1", ledger) for _ in range(2)]
+        values = [each.ask(Count(), epsilon=1, batch="count").value for each in sessions]
         assert values[0] == values[1]
-        assert session.remaining == {"epsilon": 1}
-        assert ledger.remaining("bob") == {"epsilon": 1}
+        assert sessions[1].remaining == ledger.remaining("bob") == {"epsilon": 1}
         # Under a default name, another session would receive the stored answer of this one.
-        assert "must name this release" in refusal(lambda: session.ask(Count(), epsilon=1))
+        assert "must name this release" in refusal(lambda: sessions[1].ask(Count(), epsilon=1))
 
 
 @pytest.mark.parametrize(
@@ -349,13 +314,9 @@ def test_a_session_has_an_odometer_and_a_certificate(
     assert verify(certify(session.total, deltas=["1e-6"]).text()).holds
 
 
-def test_two_columns_with_the_same_name_are_refused() -> None:
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame([[1, 2]], columns=["user", "user"])
-    assert "unique" in refusal(lambda: Table.of(frame))
-
-
-def test_arguments_of_other_types_are_refused_by_name(tmp_path: Path) -> None:
+def test_arguments_of_other_types_are_refused_by_name(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     table, target = pd.DataFrame({"user": ["ada"]}), Target(epsilon=1)
     given: Any
     for given, words in (
@@ -363,18 +324,25 @@ def test_arguments_of_other_types_are_refused_by_name(tmp_path: Path) -> None:
         ((Count(), table, "user", target), "scope = user: must be a TableScope, such as TableSc"),
         ((Count(), table, SCOPE, 1), "target = 1: must be a Target, such as Target"),
         ((Count(), str(tmp_path / "x.csv"), SCOPE, target), r"must be Table.open\(file\)"),
+        ((Count(), {"user": ["ada"]}, SCOPE, target), r"must be Table.open\(file\)"),
     ):
         assert re.search(words, refusal(partial(release, *given)))
     wrong: Any = "user"
     assert "scope = user: must be" in refusal(partial(Session, table, wrong, "epsilon=1"))
     frame: Any = table
     assert "for a frame, use Table.of" in refusal(partial(Table.open, frame))
-
-
-def test_a_table_in_another_encoding_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "latin.csv"
-    file.write_bytes("user,x\nZo\u00eb,1\n".encode("latin-1"))
-    assert "is not valid CSV: it must be UTF-8 text" in refusal(partial(Table.open, file))
+    twice = pd.DataFrame([[1, 2]], columns=["user", "user"])
+    assert "unique" in refusal(partial(Table.of, twice))
+    wide, narrow = (
+        pa.table({"user": ["ada"], "x": pa.array([Decimal("1.5")], kind)})
+        for kind in (pa.decimal256(50, 3), pa.decimal128(30, 3))
+    )
+    mixed = [pd.DataFrame({"x": pd.Series(values, dtype=object)}) for values in ([1, "x"], [1j, 2])]
+    for given in (wide, *mixed):
+        line = refusal(partial(Table.of, given))
+        assert line.startswith("column = x: contains values of several types")
+    assert Table.of(narrow).columns == ("user", "x")
+    assert capfd.readouterr().err == ""
 
 
 def test_threads_do_not_overspend_a_session() -> None:
@@ -431,13 +399,11 @@ def test_a_session_charges_drawn_answers_and_not_refused_ones(tmp_path: Path) ->
         assert session.remaining == {"epsilon": 0}
 
 
-def test_noise_without_an_interval_is_refused_before_its_charge(tmp_path: Path) -> None:
+def test_noise_without_an_interval_is_refused_before_its_charge(unspent: Ledger) -> None:
     mean, table = Mean(column="x", low=0, high=10**9), pl.DataFrame(DATA)
-    with Ledger.create(str(tmp_path / "l.db"), budget="epsilon=2") as ledger:
-        target = Target(epsilon="1e-6")
-        with pytest.raises(InvalidParameter, match="scale"):
-            release(mean, table, REPLACE, target, ledger=ledger, batch="mean")
-        assert ledger.charges() == 0
+    with pytest.raises(InvalidParameter, match="scale"):
+        release(mean, table, REPLACE, Target(epsilon="1e-6"), ledger=unspent, batch="mean")
+    assert unspent.charges() == 0
     for size in ("1e-251", "1e251"):
         with pytest.raises(InvalidParameter, match="at least 1e-250"):
             Mean(column="x", low=0, high=size, step=size)
@@ -445,18 +411,12 @@ def test_noise_without_an_interval_is_refused_before_its_charge(tmp_path: Path) 
 
 def test_lines_may_end_with_crlf_and_quoted_cells_may_contain_it(tmp_path: Path) -> None:
     part = 1 << 20  # the block size: one pair of bytes lies across its end
-    row = f'ada,"{"x" * (part - 14)}\r\n"\r\n'
-    file = written(tmp_path, f"user,x\r\n{row}eve,1\r\n")
+    row = f'ada,"{"x" * (part - 15)}\r\n"\r\n'
+    # Spaces before the name of a column are ignored.
+    file = written(tmp_path, f"user, x\r\n{row}eve,1\r\n")
+    assert "x" in file.columns
     assert Path(file.name).read_bytes()[part - 1 : part + 1] == b"\r\n"
     assert release(Count(), file, SCOPE, Target(epsilon=10**6)).value == 2
-
-
-@pytest.mark.parametrize("query", [Count(), Histogram(column="city", keys=("rome",))])
-def test_a_row_with_more_cells_than_the_header_is_refused(tmp_path: Path, query: Query) -> None:
-    # Without quotes the user of both rows would be a first name: each row counts for another user.
-    text = "name,user,city,x\nHopper, Ada,u1,rome,1\nHopper, Eve,u1,rome,1\nPy,u2,rome,1\n"
-    with pytest.raises(InvalidParameter, match="line 2 has 5 cells, but the header has 4"):
-        release(query, written(tmp_path, text), SCOPE, Target(epsilon=1))
 
 
 def test_times_that_differ_in_nanoseconds_are_different_users() -> None:
@@ -465,14 +425,3 @@ def test_times_that_differ_in_nanoseconds_are_different_users() -> None:
     assert len(rows.users(SCOPE)) == 3
     same = Table.of(pl.DataFrame({"user": pl.Series([1, 1, 1]).cast(pl.Time)}))
     assert len(same.users(SCOPE)) == 1
-
-
-def test_decimals_of_256_bits_are_refused_in_one_line(capfd: pytest.CaptureFixture[str]) -> None:
-    wide, narrow = (
-        pa.table({"user": ["ada"], "x": pa.array([Decimal("1.5")], kind)})
-        for kind in (pa.decimal256(50, 3), pa.decimal128(30, 3))
-    )
-    line = refusal(lambda: Table.of(wide))
-    assert line.startswith("column = x: contains values of several types")
-    assert Table.of(narrow).columns == ("user", "x")
-    assert capfd.readouterr().err == ""

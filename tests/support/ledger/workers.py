@@ -21,6 +21,9 @@ PRICE = per_user("1/50")
 
 WORKERS = 4
 
+NOISY = Mechanism(noise=DiscreteGaussian(sigma_squared=40000), sensitivity=1, scope=PER_USER)
+"""An eighty-thousandth of the budget."""
+
 
 def processes() -> ForkServerContext:
     """Return a context whose processes have the imports loaded and share nothing with this one."""
@@ -37,7 +40,7 @@ def write(path: str, line: str) -> None:
 
 
 def hammer(url: str, barrier: Barrier, path: str, rounds: int, me: int) -> None:
-    """Charge a shared user and a user of this process, then the same batches as all the others.
+    """Charge a shared user and a user of this process, then release the same batches as all others.
 
     Acknowledged charges are recorded.
     """
@@ -52,9 +55,9 @@ def hammer(url: str, barrier: Barrier, path: str, rounds: int, me: int) -> None:
                 write(path, f"paid {me} {receipt.number} {receipt.digest}")
         for number in range(rounds):
             barrier.wait(60)
-            receipt = ledger.charge(["common"], PRICE, batch=f"common:{number}", repeat_ok=True)
-            told = "again" if receipt.repeated else "new"
-            write(path, f"{told} {number} {receipt.number} {receipt.digest}")
+            found = ledger.release(NOISY, 10**6, users=["common"], batch=f"common:{number}")
+            told = "again" if found.repeated else "new"
+            write(path, f"{told} {number} {found.value} {found.number} {found.digest}")
 
 
 def together(work: Callable[..., None], url: str, folder: Path, rounds: int) -> list[list[str]]:
@@ -129,10 +132,6 @@ def told(path: Path) -> tuple[list[str], list[Receipt]]:
     return [word[1] for word in words if word[0] == "begun"], paid
 
 
-NOISY = Mechanism(noise=DiscreteGaussian(sigma_squared=40000), sensitivity=1, scope=PER_USER)
-"""An eighty-thousandth of the budget."""
-
-
 def release_on(url: str, path: str, repeats: int) -> None:
     """Release batch after batch and publish each value, starting a few batches back."""
     with Ledger.open(url) as ledger:
@@ -141,12 +140,3 @@ def release_on(url: str, path: str, repeats: int) -> None:
             found = ledger.release(NOISY, 1000, users=["ada", "bob"], batch=f"{number}")
             write(path, f"{number} {found.value}")
             number += 1
-
-
-def release_at_once(url: str, barrier: Barrier, path: str, rounds: int, _: int) -> None:
-    """Release the same batches as all other processes at the same time, and record the values."""
-    with Ledger.open(url) as ledger:
-        for number in range(rounds):
-            barrier.wait(60)
-            found = ledger.release(NOISY, 10**6, users=["ada"], batch=f"{number}")
-            write(path, f"{number} {found.value} {found.repeated}")
