@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -86,14 +87,15 @@ def test_sampled_real_noise_composes_and_keeps_its_assumptions() -> None:
 
 
 @pytest.mark.parametrize("value", [0, -1, "inf", math.nan, "x", None])
-def test_invalid_scales_are_refused(value: object) -> None:
-    refusal(lambda: Gaussian(sigma=value))  # type: ignore[arg-type]  # what a caller without types may give
-    refusal(lambda: Laplace(scale=value))  # type: ignore[arg-type]  # what a caller without types may give
+def test_invalid_scales_are_refused(value: Any) -> None:
+    for make in (lambda: Gaussian(sigma=value), lambda: Laplace(scale=value)):
+        refusal(make)
 
 
 def test_unsupported_samples_are_refused() -> None:
+    integers: Any = DiscreteGaussian(sigma_squared=1)
     with pytest.raises(InvalidParameter, match="noise"):
-        RealCurve(noise=DiscreteGaussian(sigma_squared=1), sensitivity=1)  # type: ignore[arg-type]  # what a caller without types may give
+        RealCurve(noise=integers, sensitivity=1)
     assert "l1" in refusal(lambda: releases.laplace(1, Sensitivity.l2_squared(2)), NotDerived)
     with pytest.raises(InvalidParameter, match=r"scale = .*must be at least the sensitivity"):
         releases.laplace("1e-6")
@@ -122,9 +124,7 @@ def test_scales_beyond_floats_cost_between_one_round_and_no_sampling(sigma: str)
             (compose((step, 100)).epsilon("1e-6"), step.epsilon("1e-6", "1e-6"), math.inf),
             (compose((step, 100)).delta(1), step.delta(1, "1e-6"), 1),
         ):
-            assert one.lower is not None
-            assert found.lower is not None
-            assert one.lower <= found.lower <= found.upper <= everybody
+            assert ends(one).lower <= ends(found).lower <= found.upper <= everybody
     whole = compose((moved, 100)).epsilon("1e-6")
     assert sampled(sigma, "1/100", 100).epsilon("1e-6").upper <= whole.upper < math.inf
     for make, given in (
