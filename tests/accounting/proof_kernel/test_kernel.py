@@ -72,13 +72,12 @@ def masses(law: str) -> dict[int, Any]:
         return {x: p for x, p in found.items() if p}
 
 
-def losses(
-    law: dict[int, Any], shift: int, rate: Fraction, *, swapped: bool
-) -> list[tuple[Any, Any]]:
-    r = MP.mpf(rate.numerator) / rate.denominator
+@cache
+def losses(law: str, shift: int, rate: Fraction, swapped: bool) -> list[tuple[Any, Any]]:
+    r, mass = MP.mpf(rate.numerator) / rate.denominator, masses(law)
     found = []
-    for x in sorted({*law, *(y + shift for y in law)}):
-        q, p = law.get(x, MP.zero), law.get(x - shift, MP.zero)
+    for x in sorted({*mass, *(y + shift for y in mass)}):
+        q, p = mass.get(x, MP.zero), mass.get(x - shift, MP.zero)
         p = r * p + (1 - r) * q
         found.append((q, p) if swapped else (p, q))
     return [each for each in found if each[0] > 1e-40]
@@ -98,28 +97,29 @@ def delta_of(pairs: list[tuple[Any, Any]], rounds: int, epsilon: Fraction) -> tu
     return total, total + abs(left)
 
 
+def width(each: Round, rounds: int, plan: Plan, epsilon: Fraction) -> Fraction:
+    """Return the width of the bounds on delta, which must hold."""
+    row = [[(each, rounds)]]
+    low, high = Curve(row, row, plan).delta(epsilon)
+    pairs = losses(each.law, int(each.shift), each.here[1], each.swapped)
+    least, most = delta_of(pairs, rounds, epsilon)
+    slack = MP.mpf(10) ** -30
+    assert MP.mpf(low.numerator) / low.denominator <= most + slack
+    assert MP.mpf(high.numerator) / high.denominator >= least - slack
+    return high - low
+
+
 @by_day(6)
 @pytest.mark.parametrize("rounds", [1, 2])
 @pytest.mark.parametrize("rate", [Fraction(1), Fraction(1, 3)])
 @pytest.mark.parametrize("law", LAWS)
 def test_both_bounds_enclose_the_exact_delta(law: str, rate: Fraction, rounds: int) -> None:
-    shift = 2
-    here = (1 - rate, rate)
+    plan = Plan(Fraction(1, 64), 36, 1 << 12, 1)
     for swapped in {False, rate < 1}:
-        each = Round(law, LAWS[law], Fraction(shift), here, ONE, swapped=swapped)
-        plan, row = Plan(Fraction(1, 64), 36, 1 << 12, 1), [[(each, rounds)]]
-        curve = Curve(row, row, plan)
-        pairs = losses(masses(law), shift, rate, swapped=swapped)
+        each = Round(law, LAWS[law], Fraction(2), (1 - rate, rate), ONE, swapped=swapped)
         for epsilon in (Fraction(0), Fraction(1, 3), Fraction(2)):
-            low, high = curve.delta(epsilon)
-            least, most = delta_of(pairs, rounds, epsilon)
-            slack = MP.mpf(10) ** -30
-            assert MP.mpf(low.numerator) / low.denominator <= most + slack
-            assert MP.mpf(high.numerator) / high.denominator >= least - slack
-            if rounds == 1:
-                assert high - low <= Fraction(1, 10**30)
-            else:
-                assert high - low <= Fraction(1, 50)
+            least = Fraction(1, 10**30) if rounds == 1 else Fraction(1, 50)
+            assert width(each, rounds, plan, epsilon) <= least
 
 
 @pytest.mark.nightly
@@ -137,14 +137,9 @@ def test_no_plan_makes_a_bound_false(seed: int) -> None:
         draws.choice([64, 100, 1 << 12]),
         draws.choice([0, 1, 10 ** (digits - 3), 10**digits]),
     )
-    row = [[(Round(law, LAWS[law], Fraction(shift), (1 - rate, rate), ONE, swapped), rounds)]]
-    pairs = losses(masses(law), shift, rate, swapped=swapped)
+    each = Round(law, LAWS[law], Fraction(shift), (1 - rate, rate), ONE, swapped)
     for epsilon in (Fraction(0), Fraction(draws.randint(1, 40), 13)):
-        low, high = Curve(row, row, plan).delta(epsilon)
-        least, most = delta_of(pairs, rounds, epsilon)
-        slack = MP.mpf(10) ** -30
-        assert MP.mpf(low.numerator) / low.denominator <= most + slack
-        assert MP.mpf(high.numerator) / high.denominator >= least - slack
+        width(each, rounds, plan, epsilon)
 
 
 def test_one_release_is_bounded_beyond_the_largest_float() -> None:
@@ -178,32 +173,23 @@ HALF: Final = Fraction(1, 2)
 SLACK: Final = Fraction(1, 10**25)
 
 
-def integers(law: str, rounds: int, plan: Plan, rate: Fraction = Fraction(1)) -> Any:
+def integers(law: str, rounds: int, plan: Plan) -> Any:
     shift = -2 if law in ("poisson", "polya", "binomial") else 2
-    each = Round(law, LAWS[law], Fraction(shift), (1 - rate, rate), ONE)
-    row = [[(each, rounds)]]
-
-    def bounds() -> tuple[Fraction, Fraction]:
-        return Curve(row, row, plan).delta(HALF)
-
-    return bounds, truth_of(law, shift, rounds, rate)
+    row = [[(Round(law, LAWS[law], Fraction(shift), (Fraction(0), Fraction(1)), ONE), rounds)]]
+    return lambda: Curve(row, row, plan).delta(HALF), truth_of(law, shift, rounds)
 
 
 @cache
-def truth_of(law: str, shift: int, rounds: int, rate: Fraction) -> tuple[Any, Any]:
-    pairs = losses(masses(law), shift, rate, swapped=False)
-    return delta_of(pairs, rounds, HALF)
+def truth_of(law: str, shift: int, rounds: int) -> tuple[Any, Any]:
+    return delta_of(losses(law, shift, Fraction(1), swapped=False), rounds, HALF)
 
 
 def reals(plan: Plan) -> Any:
     """Two rounds, by quadrature over the outcome of one of them."""
     rate = Fraction(1, 3)
     row = [[(Round("gaussian", (), Fraction(1), (1 - rate, rate), ONE), 2)]]
-
-    def bounds() -> tuple[Fraction, Fraction]:
-        return Curve(row, row, plan).delta(HALF)
-
-    return bounds, (MP.mpf("0.0748530"), MP.mpf("0.0748539"))
+    truth = MP.mpf("0.0748530"), MP.mpf("0.0748539")
+    return lambda: Curve(row, row, plan).delta(HALF), truth
 
 
 COARSE: Final = Plan(Fraction(1, 8), 36, 1 << 12, 1)
@@ -212,67 +198,41 @@ DOUBLED: Final = Plan(Fraction(1, 64), 36, 64, 1)
 SKELLAM: Final = ("skellam", 2)
 BINOMIAL: Final = ("binomial", 2)
 GAUSSIAN: Final = ("discrete-gaussian", 2)
-MUTANTS: Final = [
-    (cells, "_above", "yield k, p - down", "yield j, p - down", SKELLAM, COARSE),
-    (cells, "_above", "high - slack", "low - slack", "reals", COARSE),
-    (cells, "_around", "math.ceil(", "math.floor(", SKELLAM, COARSE),
-    (cells, "_below", "yield place, mass + part", "yield place + 1, mass + part", SKELLAM, COARSE),
-    (cells, "_below", "-(-want * p // excess)", "0", SKELLAM, COARSE),
-    (cells, "_below", "place + max(", "place + 99 + max(", BINOMIAL, COARSE),
-    (law_tables, "of_masses", "// q) + 1)", "// (2 * q)) + 1)", SKELLAM, COARSE),
-    (delta_bounds, "listing", "pair.infinite *", "2 * pair.infinite *", BINOMIAL, COARSE),
+REAL: Final = law_tables._Real
+# The owner, the function, one edit of it, the case, and the plan if it is not the coarse one.
+MUTANTS: Final[list[tuple[Any, ...]]] = [
+    (cells, "_above", "yield k, p - down", "yield j, p - down", SKELLAM),
+    (cells, "_above", "high - slack", "low - slack", "reals"),
+    (cells, "_around", "math.ceil(", "math.floor(", SKELLAM),
+    (cells, "_below", "yield place, mass + part", "yield place + 1, mass + part", SKELLAM),
+    (cells, "_below", "-(-want * p // excess)", "0", SKELLAM),
+    (cells, "_below", "place + max(", "place + 99 + max(", BINOMIAL),
+    (law_tables, "of_masses", "// q) + 1)", "// (2 * q)) + 1)", SKELLAM),
+    (delta_bounds, "listing", "pair.infinite *", "2 * pair.infinite *", BINOMIAL),
     (Listing, "_trimmed", "+= sum(weights[:low])", "+= sum(weights)", GAUSSIAN, NARROW),
     (Listing, "doubled", "found[i + 1] += mass", "found[i] += mass", SKELLAM, DOUBLED),
     (Listing, "doubled", "found[i - 1] += waiting", "found[i] += waiting", SKELLAM, DOUBLED),
     (Listing, "doubled", "if self.above", "if not self.above", SKELLAM, DOUBLED),
-    (convolution, "product", "one.start + other.start", "one.start", GAUSSIAN, COARSE),
-    (convolution, "product", "one.first + other.first", "one.first", SKELLAM, COARSE),
-    (convolution, "product", "- a * b) // unit", ") // unit", BINOMIAL, COARSE),
-    (delta_bounds, "power", "found = product(found, found, plan)", "pass", GAUSSIAN, COARSE),
-    (delta_bounds, "_of_listing", "10**digits - sum(total.weights)", "0", BINOMIAL, COARSE),
-    (delta_bounds, "_of_listing", "max(finite, 0)", "0", SKELLAM, COARSE),
-    (delta_bounds, "_of_listing", "- (found * factor", "- (0 * factor", SKELLAM, COARSE),
-    (
-        delta_bounds,
-        "_of_table",
-        "above += fixed.one",
-        "above += 0 * fixed.one",
-        ("binomial", 1),
-        COARSE,
-    ),
-    (delta_bounds, "_of_table", "f_high * (q", "f_high * (q // 2", ("skellam", 1), COARSE),
-    (law_tables, "masses_of", "table.at(x - shift)", "table.at(x + shift)", ("poisson", 1), COARSE),
-    (law_tables, "masses_of", "reversed(falling)", "falling", ("discrete-laplace", 1), COARSE),
-    (
-        law_tables,
-        "_table",
-        "(2 * variance)",
-        "(2 * variance + 1)",
-        ("discrete-gaussian", 1),
-        COARSE,
-    ),
-    (law_tables, "_table", "shape.as_integer", "(shape + 1).as_integer", ("polya", 1), COARSE),
-    (law_tables, "_table", "k: (n, n, (k + 1)", "k: (n, n, (k + 2)", ("poisson", 1), COARSE),
-    (law_tables, "_table", "(chance / (1 - chance))", "chance", ("binomial", 1), COARSE),
-    (law_tables, "_from_ratios", "ratio(peak + k)", "ratio(peak + k + 1)", ("skellam", 1), COARSE),
-    (law_tables, "_of_reals", "zip(lows, highs,", "zip(lows, lows,", "reals", COARSE),
-    (
-        law_tables._Real,
-        "_power",
-        "- self.fixed.one * move",
-        "- 2 * self.fixed.one * move",
-        "reals",
-        COARSE,
-    ),
-    (law_tables._Real, "masses", "x - of(move)", "x + of(move)", "reals", COARSE),
-    (
-        law_tables._Real,
-        "_log_mixed",
-        "most + self.fixed.log(high)",
-        "self.fixed.log(high)",
-        "reals",
-        COARSE,
-    ),
+    (convolution, "product", "one.start + other.start", "one.start", GAUSSIAN),
+    (convolution, "product", "one.first + other.first", "one.first", SKELLAM),
+    (convolution, "product", "- a * b) // unit", ") // unit", BINOMIAL),
+    (delta_bounds, "power", "found = product(found, found, plan)", "pass", GAUSSIAN),
+    (delta_bounds, "_of_listing", "10**digits - sum(total.weights)", "0", BINOMIAL),
+    (delta_bounds, "_of_listing", "max(finite, 0)", "0", SKELLAM),
+    (delta_bounds, "_of_listing", "- (found * factor", "- (0 * factor", SKELLAM),
+    (delta_bounds, "_of_table", "above += fixed.one", "above += 0 * fixed.one", ("binomial", 1)),
+    (delta_bounds, "_of_table", "f_high * (q", "f_high * (q // 2", ("skellam", 1)),
+    (law_tables, "masses_of", "table.at(x - shift)", "table.at(x + shift)", ("poisson", 1)),
+    (law_tables, "masses_of", "reversed(falling)", "falling", ("discrete-laplace", 1)),
+    (law_tables, "_table", "(2 * variance)", "(2 * variance + 1)", ("discrete-gaussian", 1)),
+    (law_tables, "_table", "shape.as_integer", "(shape + 1).as_integer", ("polya", 1)),
+    (law_tables, "_table", "k: (n, n, (k + 1)", "k: (n, n, (k + 2)", ("poisson", 1)),
+    (law_tables, "_table", "(chance / (1 - chance))", "chance", ("binomial", 1)),
+    (law_tables, "_from_ratios", "ratio(peak + k)", "ratio(peak + k + 1)", ("skellam", 1)),
+    (law_tables, "_of_reals", "zip(lows, highs,", "zip(lows, lows,", "reals"),
+    (REAL, "_power", "- self.fixed.one * move", "- 2 * self.fixed.one * move", "reals"),
+    (REAL, "masses", "x - of(move)", "x + of(move)", "reals"),
+    (REAL, "_log_mixed", "most + self.fixed.log(high)", "self.fixed.log(high)", "reals"),
 ]
 
 
@@ -287,10 +247,11 @@ def proves_a_falsehood(bounds: Any, truth: tuple[Any, Any]) -> bool:
 
 @pytest.mark.parametrize("row", MUTANTS, ids=[f"{r[1]}-{i}" for i, r in enumerate(MUTANTS)])
 def test_each_mutant_of_the_kernel_proves_a_false_claim(
-    row: Any, monkeypatch: pytest.MonkeyPatch
+    row: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    owner, name, old, new, case, plan = row
-    bounds, truth = reals(plan) if case == "reals" else integers(case[0], case[1], plan)
+    owner, name, old, new, case, *other = row
+    plan = other[0] if other else COARSE
+    bounds, truth = reals(plan) if case == "reals" else integers(*case, plan)
     monkeypatch.setattr(delta_bounds, "_FEW", 0.0)
     assert not proves_a_falsehood(bounds, truth)
     monkeypatch.setattr(owner, name, mutated(getattr(owner, name), old, new))
