@@ -402,12 +402,13 @@ def test_a_broken_inverse_and_a_broken_slope_are_detected() -> None:
     delta = Fraction(1, 1000)
     with precision(128):
         for kind, right in ((GaussianPair, True), (LooseInverse, False)):
-            pair = kind(noise=gaussian.noise, shift=3)
+            pair = kind(noise=DiscreteGaussian(sigma_squared=4), shift=3)
             found = Enclosure.of(pair.epsilon(delta, pair.guess(delta) or 0))
             at = gaussian.worlds.delta(Fraction(found.upper))
             assert (abs(at * 1000 - 1) < mpmath.mpf("1e-30")) is right
         for sloped, right in ((LaplacePair, True), (LateSlope, False)):
-            found = Enclosure.of(sloped(noise=laplace.noise, shift=3).tradeoff(Fraction(1, 2)))
+            line = sloped(noise=DiscreteLaplace(scale=2), shift=3)
+            found = Enclosure.of(line.tradeoff(Fraction(1, 2)))
             assert close(found, laplace.worlds.tradeoff("1/2"), relative="1e-20") is right
 
 

@@ -251,7 +251,7 @@ def test_each_mutant_of_the_kernel_proves_a_false_claim(
 ) -> None:
     owner, name, old, new, case, *other = row
     plan = other[0] if other else COARSE
-    bounds, truth = reals(plan) if case == "reals" else integers(*case, plan)
+    bounds, truth = reals(plan) if case == "reals" else integers(case[0], case[1], plan)
     monkeypatch.setattr(delta_bounds, "_FEW", 0.0)
     assert not proves_a_falsehood(bounds, truth)
     monkeypatch.setattr(owner, name, mutated(getattr(owner, name), old, new))

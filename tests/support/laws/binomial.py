@@ -41,11 +41,8 @@ def _law(n: int, p: Fraction) -> Counted:
         ways = mp.loggamma(n + 1) - mp.loggamma(x + 1) - mp.loggamma(n - x + 1)
         return ways + x * mp.log(real(p)) + (n - x) * mp.log(real(1 - p))
 
-    def slope(t: int, order: int) -> Real:
-        first = mp.log(real(p / (1 - p))) if order == 1 else 0
-        heads = -mp.psi(order - 1, t + 1)
-        tails = -((-1) ** order) * mp.psi(order - 1, n - t + 1)
-        return first + (heads + tails) / mp.factorial(order)
+    def saddle(k: int) -> tuple[Real, Real]:
+        return mp.log(real(k * (1 - p) / ((n - k) * p))), mp.sqrt(real(Fraction(k * (n - k), n)))
 
     return Counted(
         mean=n * p,
@@ -53,7 +50,8 @@ def _law(n: int, p: Fraction) -> Counted:
         last=n,
         ratio=lambda k: (n - k) * p / ((k + 1) * (1 - p)),
         log_mass=log_mass,
-        slope=slope,
+        log_moment=lambda z: n * mp.log1p(real(p) * mp.expm1(z)),
+        saddle=saddle,
     )
 
 

@@ -1,4 +1,4 @@
-r"""Tails of laws of counts by mpmath: plain sums, or the Euler-Maclaurin formula for long ones."""
+r"""Tails of laws of counts by mpmath: plain sums, or Fourier inversion for long ones."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from mpmath import mp, mpf
 
 from dpcore import Noise
 from tests.support.dpcore.mpmath_precision import Real, real
+from tests.support.laws import inverted
 
 PLAIN_VARIANCE = 1 << 16
 STEEP = Fraction(9, 10)
@@ -19,14 +20,18 @@ STEEP = Fraction(9, 10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    r"""A law on 0, ..., last (None: unbounded), given by log f and its Taylor coefficients."""
+    r"""A law on 0, ..., last (None: unbounded), given by log f and log E[e^(zX)].
+
+    ``saddle(k)`` is the saddle z of log E[e^(zX)] - zk, and the deviation of the tilted law there.
+    """
 
     mean: Fraction
     variance: Fraction
     last: int | None
     ratio: Callable[[int], Fraction]
     log_mass: Callable[[Real], Real]
-    slope: Callable[[int, int], Real]
+    log_moment: Callable[[Real], Real]
+    saddle: Callable[[int], tuple[Real, Real]]
 
     def inside(self, k: int) -> bool:
         return k >= 0 and (self.last is None or k <= self.last)
@@ -66,7 +71,7 @@ def _far(law: Counted, first: int, direction: int, dps: int) -> Real:
     with mp.workdps(dps + 15):
         if law.variance <= PLAIN_VARIANCE or _step(law, first, direction) < STEEP:
             return _plain(law, first, direction)
-        return _euler_maclaurin(law, first, direction)
+        return _inverted(law, first, direction)
 
 
 def _plain(law: Counted, k: int, direction: int) -> Real:
@@ -86,35 +91,16 @@ def _step(law: Counted, k: int, direction: int) -> Fraction:
     return 1 / law.ratio(k - 1) if k > 0 else Fraction(0)
 
 
-def _euler_maclaurin(law: Counted, t: int, direction: int) -> Real:
-    # sum_{j >= 0} g(j) for g(x) = f(t +- x): the integral, g(0)/2, - B_2m/(2m)! g^(2m-1)(0).
-    order = 60
-    lost = mp.dps + 2 * len(str(math.ceil(law.mean + law.variance)))
-    with mp.workdps(lost):
-        sigma = mp.sqrt(real(law.variance))
-        here = law.log_mass(mpf(t))
-        width, height = 4 * sigma, mpf(0)
-        for panel in range(60):
-            piece = mp.quad(
-                lambda x: mp.exp(law.log_mass(t + direction * x) - here),
-                [panel * width, (panel + 1) * width],
-                method="gauss-legendre",
-                maxdegree=6,
-            )
-            height += piece
-            if piece < mp.eps * height:
-                break
-        logs = [mpf(0)] + [law.slope(t, n) * direction**n for n in range(1, order)]
-        series = [mpf(1)]
-        for n in range(1, order):
-            series.append(sum(j * logs[j] * series[n - j] for j in range(1, n + 1)) / n)
-        total = height + mpf(1) / 2
-        for m in range(1, order // 2):
-            term = mp.bernoulli(2 * m) / (2 * m) * series[2 * m - 1]
-            total -= term
-            if abs(term) < mpf(10) ** -mp.dps * total:
-                break
-        return total * mp.exp(here)
+def _inverted(law: Counted, first: int, direction: int) -> Real:
+    with mp.workdps(mp.dps + 60):
+        saddle, spread = law.saddle(first)
+    return inverted.integral(
+        lambda z: law.log_moment(direction * z),
+        direction * first,
+        direction * saddle,
+        spread,
+        tail=True,
+    )
 
 
 Function = Callable[[Noise, int], Real]

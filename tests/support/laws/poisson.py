@@ -33,17 +33,14 @@ def _law(mean: Fraction) -> Counted:
         rate = real(mean)
         return x * mp.log(rate) - rate - mp.loggamma(x + 1)
 
-    def slope(t: int, n: int) -> Real:
-        higher = -mp.psi(n - 1, t + 1) / mp.factorial(n)
-        return higher + mp.log(real(mean)) if n == 1 else higher
-
     return Counted(
         mean=mean,
         variance=mean,
         last=None,
         ratio=lambda k: mean / (k + 1),
         log_mass=log_mass,
-        slope=slope,
+        log_moment=lambda z: real(mean) * mp.expm1(z),
+        saddle=lambda k: (mp.log(k / real(mean)), mp.sqrt(k)),
     )
 
 
