@@ -216,16 +216,6 @@ def test_a_table_cut_at_a_rare_loss_encloses_the_curve(name: str, spare: float) 
     assert not between(certain, truth, above)
 
 
-def test_mixtures_of_kinds_add_their_curves() -> None:
-    one, two = PAIRS["present"], PAIRS["group"]
-    kinds = ((0.25, cells_of(one, 300)), (0.75, cells_of(two, 300)))
-    above, below = listed_above(*kinds), listed_below(*kinds)
-    for epsilon in (0.0, 0.5):
-        truth = 0.25 * truth_of("present", epsilon) + 0.75 * truth_of("group", epsilon)
-        assert delta(below, epsilon) <= truth <= delta(above, epsilon)
-        assert delta(above, epsilon) - delta(below, epsilon) < 5e-3
-
-
 def test_noise_beyond_floats_is_refused() -> None:
     wide = RealPair.sampled(NormalDensity(Fraction(10**30)), Fraction(1, 10))
     assert "too large" in refusal(lambda: wide.edges(Focus(1.0), 100), PrecisionExhausted)

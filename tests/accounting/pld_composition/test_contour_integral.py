@@ -23,7 +23,6 @@ from accounting.pld_composition.factor import Grid
 from accounting.pld_composition.gaussian_factor import GaussianPart
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
-from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.day_and_nightly import by_day, effort
@@ -176,16 +175,6 @@ def test_powers_of_one_law_agree_with_closed_forms(noise: Noise, rounds: int) ->
             assert isinstance(noise, DiscreteLaplace)
             with mpmath.workdps(DIGITS):
                 assert close(found, hockey_stick(response(1 / noise.scale, rounds), epsilon))
-
-
-def test_many_rounds_have_the_requested_width() -> None:
-    parts = [(pair_of(Skellam(variance=400), 1), 1000)]
-    wide = of_pairs(parts, lambda line: line.epsilon("1e-6", "1e-6"))
-    narrow = of_pairs(parts, lambda line: line.epsilon("1e-6", "1e-9"))
-    assert relative_width(wide) <= 1e-6
-    assert relative_width(narrow) <= 1e-9
-    assert wide.lower <= narrow.lower <= narrow.upper <= wide.upper
-    assert 8.306145 < narrow.lower_float < 8.306149
 
 
 def test_a_lattice_of_fine_steps_is_close_to_a_gaussian() -> None:

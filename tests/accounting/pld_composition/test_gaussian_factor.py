@@ -13,22 +13,17 @@ from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting.law_pairs.registry import pair_of
-from accounting.pld_composition.contour_integral import ContourIntegral
 from accounting.pld_composition.factor import Grid
 from accounting.pld_composition.gaussian_factor import (
     GaussianFactor,
     GaussianPart,
     _cover,
-    _decay,
     _lobes,
-    _magnitude,
 )
 from dpcore import DiscreteGaussian
 from dpcore.numbers.enclosure import precision
 from tests.day_and_nightly import effort
 from tests.support.accounting.brute_force import mass_of, real
-from tests.support.accounting.small_laws import of_pairs
 from tests.support.dpcore.mutants import mutated, rewired
 
 WORKING = 128
@@ -147,23 +142,6 @@ def test_random_parts_at_random_frequencies_are_enclosed(
     assert faithful(GaussianFactor, v, shift, c, np.array([block]))
 
 
-def test_float_exponentials_are_within_their_stated_error() -> None:
-    distances = np.concatenate([np.linspace(0, 1, 301), [1e-9, 1e-4]])
-    for rate in (0.1, 9.87, 60.0):
-        below = _decay(rate, distances)
-        size, error = _magnitude(rate, distances)
-        with mpmath.workdps(40):
-            for d, bound, found, off in zip(
-                distances.tolist(), below.tolist(), size.tolist(), error.tolist(), strict=True
-            ):
-                exact = mpmath.exp(-mpmath.mpf(rate) * mpmath.mpf(d) ** 2)
-                assert exact <= bound <= exact * 2
-                assert abs(exact - found) <= found * off
-                assert off < 1e-11
-    assert _decay(1.0, np.array([-3.0, 0.0])).tolist() == [1 + 2.0**-40, 1 + 2.0**-40]
-    assert _magnitude(1.0, np.array([18.0]))[0].tolist() == [0.0]
-
-
 def test_values_beyond_the_fixed_point_range_are_unknown() -> None:
     # A grid beyond 2^31 lobes, a variance beyond 2^95 and a precision too low for turns.
     wide = Grid(step=float(2**20), depth=1, blocks=1 << 19)
@@ -176,15 +154,6 @@ def test_values_beyond_the_fixed_point_range_are_unknown() -> None:
             discs = part.factor(Fraction(7, 3)).values(grid, np.array([3]))
         assert discs.centres.tolist() == [0, 0]
         assert discs.radii.min() >= 1
-
-
-def test_a_total_of_thirty_different_gaussians_is_enclosed() -> None:
-    parts = tuple((GaussianPart(variance=Fraction(i * i), shift=1), 1) for i in range(20, 50))
-    found = ContourIntegral(parts=parts).epsilon("1e-6", "1e-8")
-    assert found.upper - Fraction(found.lower) < Fraction(1, 10**8)
-    assert round(found.upper_float, 5) == 0.72826
-    pairs = [(pair_of(DiscreteGaussian(sigma_squared=i * i), 1), 1) for i in range(20, 50)]
-    assert found.overlaps(of_pairs(pairs, lambda line: line.epsilon("1e-6", "1e-6")))
 
 
 HALF = GaussianPart(variance=Fraction(1, 2), shift=1)
