@@ -130,11 +130,3 @@ def test_a_small_delta_of_samples_has_narrow_bounds(
     found = ends(compose((guarantee(noise), rounds)).delta(epsilon))
     assert found.lower > 0
     assert found.width <= found.upper / 10**5
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("delta", "rounds"), [("1e-400", 3), ("1e-320", 3), ("1e-305", 20)])
-def test_a_delta_below_all_floats_has_bounds(delta: str, rounds: int) -> None:
-    noise = Description(noise=Gaussian(sigma="1.5"), sensitivity=1, scheme=Poisson(rate="1/1000"))
-    found = ends(compose((guarantee(noise), rounds)).epsilon(delta))
-    assert 0 < found.lower <= found.upper < math.inf
