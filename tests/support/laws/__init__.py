@@ -28,11 +28,10 @@ from mpmath import mp
 
 from dpcore import Enclosure, InvalidParameter, Noise, read_noise
 from tests.support.laws import (
-    binomial,
+    counted,
     discrete_gaussian,
     discrete_gaussian_sum,
     discrete_laplace,
-    poisson,
     polya,
     polya_difference,
     skellam,
@@ -48,7 +47,7 @@ def _everyday(module: Any) -> str:
 
 _MODULES: tuple[Any, ...] = (
     *(discrete_laplace, discrete_gaussian, discrete_gaussian_sum, staircase),
-    *(skellam, polya, polya_difference, poisson, binomial),
+    *(skellam, polya, polya_difference, counted.POISSON, counted.BINOMIAL),
 )
 LAWS: dict[str, Any] = {module.NAME: module for module in _MODULES}
 EXAMPLES = {name: module.ROWS for name, module in LAWS.items()}

@@ -1,4 +1,4 @@
-r"""Tails of laws of counts by mpmath: plain sums, or Fourier inversion for long ones."""
+r"""The Poisson and the binomial law: masses by log gamma, tails by sums or Fourier inversion."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cache
 
 from mpmath import mp, mpf
 
-from dpcore import Noise
+from dpcore import Binomial, Noise, Poisson
 from tests.support.dpcore.mpmath_precision import Real, real
 from tests.support.laws import inverted
 
@@ -103,20 +103,7 @@ def _inverted(law: Counted, first: int, direction: int) -> Real:
     )
 
 
-Function = Callable[[Noise, int], Real]
-
-
-def functions(law_of: Callable[[Noise], Counted]) -> tuple[Function, Function, Function, Function]:
-    r"""Return ``pmf``, ``log_pmf``, ``sf`` and ``cdf`` of a noise."""
-    return (
-        lambda noise, k: pmf(law_of(noise), k),
-        lambda noise, k: log_pmf(law_of(noise), k),
-        lambda noise, k: tail(law_of(noise), k + 1, 1),
-        lambda noise, k: tail(law_of(noise), k, -1),
-    )
-
-
-def deviance(part: Fraction, k: Fraction) -> float:
+def _deviance(part: Fraction, k: Fraction) -> float:
     r"""About r ((1 + u) log(1 + u) - u), u = (k - r)/r, for k >= 0."""
     if k == 0:
         return float(part)
@@ -124,3 +111,111 @@ def deviance(part: Fraction, k: Fraction) -> float:
     if abs(u) < 1e-4:
         return float(part) * u * u * (0.5 - u / 6)
     return float(part) * ((1 + u) * (math.log(k) - math.log(part)) - u)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    r"""The interface of a reference module, for a law of counts."""
+
+    NAME: str
+    ROWS: tuple[str, ...]
+    BEYOND: str
+    GRID: list[Noise]
+    law_of: Callable[[Noise], Counted]
+
+    def pmf(self, noise: Noise, k: int) -> Real:
+        return pmf(self.law_of(noise), k)
+
+    def log_pmf(self, noise: Noise, k: int) -> Real:
+        return log_pmf(self.law_of(noise), k)
+
+    def sf(self, noise: Noise, k: int) -> Real:
+        return tail(self.law_of(noise), k + 1, 1)
+
+    def cdf(self, noise: Noise, k: int) -> Real:
+        return tail(self.law_of(noise), k, -1)
+
+    def reach(self, noise: Noise) -> int:
+        return max(1, math.isqrt(math.ceil(self.law_of(noise).variance)))
+
+    def decay(self, noise: Noise, k: int) -> float:
+        law = self.law_of(noise)
+        if abs(k) <= law.mean:
+            return 0.0
+        return deviance(law, abs(k)) if law.last is None or abs(k) < law.last else math.inf
+
+    def smallest(self, noise: Noise, k: int) -> float:
+        law = self.law_of(noise)
+        return deviance(law, k) if law.inside(k) else 0.0
+
+
+def deviance(law: Counted, k: int) -> float:
+    r"""Return about -log P(X = k), relative to that of the mean."""
+    if law.last is None:
+        return _deviance(law.mean, Fraction(k))
+    rest = law.last - law.mean
+    return _deviance(law.mean, Fraction(k)) + _deviance(rest, Fraction(law.last - k))
+
+
+@cache
+def _poisson(noise: Noise) -> Counted:
+    mean = Fraction(noise.parameters["mean"])
+    return Counted(
+        mean=mean,
+        variance=mean,
+        last=None,
+        ratio=lambda k: mean / (k + 1),
+        log_mass=lambda x: x * mp.log(real(mean)) - real(mean) - mp.loggamma(x + 1),
+        log_moment=lambda z: real(mean) * mp.expm1(z),
+        saddle=lambda k: (mp.log(k / real(mean)), mp.sqrt(k)),
+    )
+
+
+@cache
+def _binomial(noise: Noise) -> Counted:
+    n, p = int(noise.parameters["trials"]), Fraction(noise.parameters["probability"])
+
+    def log_mass(x: Real) -> Real:
+        ways = mp.loggamma(n + 1) - mp.loggamma(x + 1) - mp.loggamma(n - x + 1)
+        return ways + x * mp.log(real(p)) + (n - x) * mp.log(real(1 - p))
+
+    def saddle(k: int) -> tuple[Real, Real]:
+        return mp.log(real(k * (1 - p) / ((n - k) * p))), mp.sqrt(real(Fraction(k * (n - k), n)))
+
+    return Counted(
+        mean=n * p,
+        variance=n * p * (1 - p),
+        last=n,
+        ratio=lambda k: (n - k) * p / ((k + 1) * (1 - p)),
+        log_mass=log_mass,
+        log_moment=lambda z: n * mp.log1p(real(p) * mp.expm1(z)),
+        saddle=saddle,
+    )
+
+
+_MEANS = ("1e-9", "1/50", "1/2", 1, "10/3", 50, 401, "4096.5", 10**6, "4194304.3", 2**60, 2**80)
+POISSON = Reference(
+    NAME="poisson",
+    ROWS=("mean=1/50", "mean=10/3", "mean=50", "mean=1000003", "mean=16777216.5", "mean=1e12"),
+    BEYOND="mean=1e60",
+    GRID=[Poisson(mean=mean) for mean in _MEANS],
+    law_of=_poisson,
+)
+BINOMIAL = Reference(
+    NAME="binomial",
+    ROWS=(
+        *("trials=1,probability=1/50", "trials=12,probability=1/3", "trials=268,probability=1/2"),
+        *("trials=5000003,probability=3/10", "trials=1e8,probability=1/3"),
+    ),
+    BEYOND="trials=1e60,probability=1/2",
+    GRID=[
+        Binomial(trials=n, probability=p)
+        for n, p in (
+            *((1, "1/2"), (1, "1/3"), (1, "1e-9"), (2, "999999/1000000"), (12, "1/3")),
+            *((64, "1/2"), (268, "1/2"), (2049, "1/2"), (5000, "1/1000"), (10**6, "1/3")),
+            *((10**8, "1/3"), (2**62, Fraction(1, 2**60)), (2**62, 1 - Fraction(3, 2**60))),
+            *((2**62, "1/2"), (2**80, "1/3"), (2**80 + 1, "1/2"), (2**80, Fraction(5, 2**80))),
+        )
+    ],
+    law_of=_binomial,
+)
