@@ -22,6 +22,7 @@ from accounting.pairs.pair import Offsets
 from accounting.pld.integer_cells import table_of
 from accounting.pld_composition.cell_refinement import TabledLoss
 from accounting.privacy_curves.release_curve import PrivacyCurve
+from dpcore import Noise
 from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
 from dpcore.laws.polya import PolyaDifference
 from dpcore.laws.skellam import Skellam
@@ -93,28 +94,46 @@ def test_the_bound_beyond_an_order_holds_and_falls(one: SummedPair) -> None:
         before = bound.upper
 
 
-@by_day(6)
-@pytest.mark.parametrize("delta", ["1/2", "1e-6", "1e-30", "1e-100"])
-@pytest.mark.parametrize(
-    ("variance", "shift"), [("27/500", 4), ("1/1000", 1), ("1/10", 30), ("16", 1)]
-)
-def test_few_rays_are_tried_far_from_a_real_gaussian(
-    monkeypatch: pytest.MonkeyPatch, variance: str, shift: int, delta: str
-) -> None:
-    # Near the ray 10^14, where the real Gaussian suggests the start, one mass takes a second.
-    tried = []
+SKELLAMS = [("27/500", 4), ("1/1000", 1), ("1/10", 30), ("16", 1)]
+DELTAS = ("1/2", "1e-6", "1e-30", "1e-100")
+FAR = PolyaDifference(shape="1221/997", scale="4/7")
 
-    def loss(self: SkellamPair, m: int) -> arb:
+
+@by_day(7)
+@pytest.mark.parametrize(
+    ("noise", "shift", "delta"),
+    [
+        *((Skellam(variance=v), d, t) for t in DELTAS for v, d in SKELLAMS),
+        (FAR, 1, "1e-100"),
+    ],
+    ids=repr,
+)
+def test_few_rays_are_tried(
+    monkeypatch: pytest.MonkeyPatch, noise: Noise, shift: int, delta: str
+) -> None:
+    # Near the ray 10^14, where the real Gaussian suggests the start, one mass takes a second; the
+    # deciding ray of the Polya difference is the 125th, behind all rays of a sequential search.
+    tried = list[int]()
+    far = noise == FAR
+    kind, method = (PolyaDifferenceAboveOne, "tails") if far else (SkellamPair, "loss")
+    plain = getattr(kind, method)
+
+    def counted(self: Any, m: int) -> Any:
         tried.append(m)
         return plain(self, m)
 
-    plain = SkellamPair.loss
-    monkeypatch.setattr(SkellamPair, "loss", loss)
-    found = curve(Skellam(variance=variance), shift).enclose_epsilon(delta)
+    monkeypatch.setattr(kind, method, counted)
+    ours = curve(noise, shift)
+    found = ours.enclose_epsilon(delta)
+    assert 125 in tried or not far
     assert max(map(abs, tried)) < 10**4
-    assert len(tried) < 500
-    if delta != "1e-100":  # beyond the digits of the sums
-        largest = worlds(variance, shift, shift + (160 if variance == "16" else 40))
+    assert len(tried) < (60 if far else 500)
+    if delta == "1e-100":  # beyond the digits of the sums
+        low, high = ours.enclose_delta(found.upper).lower, ours.delta(found.lower).upper
+        assert low <= Fraction(delta) <= high
+    else:
+        reach = shift + (160 if noise.variance == 16 else 40)
+        largest = Worlds(noise=noise, most=shift, low=-reach, high=reach)
         assert inverts(found, largest, delta)
 
 
@@ -209,24 +228,6 @@ def test_the_tradeoff_of_a_small_shape_under_a_large_shift_is_enclosed(alpha: st
         points = [(mass(abs(m)), mass(abs(m + 29))) for m in range(-600, 572)]
         assert close(found, least_error(points, real(alpha)), relative="1e-20")
         assert found.width < Fraction(1, 10**10)
-
-
-def test_epsilon_at_a_tiny_delta_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The deciding ray is the 125th: a sequential search tries all rays before it.
-    tried, original = list[int](), PolyaDifferenceAboveOne.tails
-
-    def counted(pair: PolyaDifferenceAboveOne, m: int) -> tuple[arb, arb]:
-        tried.append(m)
-        return original(pair, m)
-
-    monkeypatch.setattr(PolyaDifferenceAboveOne, "tails", counted)
-    wide = difference("1221/997", "4/7", 1)
-    found = wide.enclose_epsilon("1e-100")
-    assert 125 in tried
-    assert len(tried) < 60
-    assert (
-        wide.enclose_delta(found.upper).lower <= Fraction("1e-100") <= wide.delta(found.lower).upper
-    )
 
 
 class WrongShift(PolyaDifferenceBelowOne):
