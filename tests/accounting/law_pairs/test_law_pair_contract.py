@@ -299,59 +299,50 @@ def test_a_large_law_has_the_curve_of_a_gaussian(
         assert abs(truth / real(delta) - 1) < mpmath.mpf("1e-6" if shift > 1 else "1e-12")
 
 
+def changed(kind: Any, **methods: Any) -> Any:
+    return type("Changed", (kind,), methods)
+
+
 def moved(kind: Any, by: int) -> Any:
     def ray(self: Any, epsilon: Fraction) -> Cell | None:
         cell = kind.ray(self, epsilon)
         return cell and (cell[0] + by, cell[1] + by)
 
-    return type("Moved", (kind,), {"ray": ray})
+    return changed(kind, ray=ray)
 
 
 def turned(kind: Any) -> Any:
     def tails(self: Any, m: int) -> tuple[arb, arb]:
         return kind.tails(self, m)[0], self.noise.sf_ball(m - self.shift - 1)
 
-    return type("Turned", (kind,), {"tails": tails})
+    return changed(kind, tails=tails)
 
 
-class LooseInverse(GaussianPair):
-    def bound(self, m: int, delta: Fraction) -> arb:
-        return GaussianPair.bound(self, m, delta * (1 + Fraction(1, 10**12)))
+def nothing_hidden(self: Any, m: int) -> tuple[arb, arb]:
+    gap, rest = PoissonPair.tails(self, m)
+    return (gap - self.noise.cdf_ball(self.shift - 1), rest) if self.mirrored else (gap, rest)
 
 
-class LateSlope(LaplacePair):
-    def _line(self, m: int, level: arb) -> arb:
-        return self.below(m) - as_ball(self.loss(m)).exp() * (level - self.tails(m)[1])
+def loose(self: Any, m: int, delta: Fraction) -> arb:
+    return GaussianPair.bound(self, m, delta * (1 + Fraction(1, 10**12)))
 
 
-class NoRipple(GaussianSumPair):
-    """A mutant that uses the discrete Gaussian of the same variance instead of the law."""
-
-    def _excess(self, m: int) -> arb:
-        return arb(0)
-
-    def _log_phi(self, m: int) -> arb:
-        return GaussianSumPair._log_phi(self, 0)
+def late_slope(self: Any, m: int, level: arb) -> arb:
+    return self.below(m) - as_ball(self.loss(m)).exp() * (level - self.tails(m)[1])
 
 
-class NothingHidden(PoissonPair):
-    """A mutant that omits the mass which the other dataset never produces."""
-
-    def tails(self, m: int) -> tuple[arb, arb]:
-        gap, rest = PoissonPair.tails(self, m)
-        return (gap - self.noise.cdf_ball(self.shift - 1), rest) if self.mirrored else (gap, rest)
-
-
-class LateRay(PoissonPair):
-    def loss(self, m: int) -> arb:
-        return PoissonPair.loss(self, m - 1)
-
-
-class Upright(PoissonPair):
-    """A mutant that does not reflect the law."""
-
-    def tails(self, m: int) -> tuple[arb, arb]:
-        return PoissonPair(noise=self.noise, shift=self.shift, mirrored=False).tails(m)
+# The discrete Gaussian of the same variance instead of the law.
+NO_RIPPLE = changed(
+    GaussianSumPair,
+    _excess=lambda *_: arb(0),
+    _log_phi=lambda self, _: GaussianSumPair._log_phi(self, 0),
+)
+NONE_HIDDEN = changed(PoissonPair, tails=nothing_hidden)
+LATE_RAY = changed(PoissonPair, loss=lambda self, m: PoissonPair.loss(self, m - 1))
+UPRIGHT = changed(
+    PoissonPair,
+    tails=lambda self, m: PoissonPair(noise=self.noise, shift=self.shift, mirrored=False).tails(m),
+)
 
 
 def delta_of(pair: Any, epsilon: str) -> Enclosure:
@@ -380,9 +371,13 @@ def holds(pair: Any, law: Law, *, both: bool = True) -> bool:
         (CLOSED[1], DiscreteLaplace(scale="2.01"), []),
         (CLOSED[5], DiscreteGaussian(sigma_squared="4.0000001"), []),
         (SKELLAMS[1], Skellam(variance="4.0000001"), []),
-        (SUM, DiscreteGaussianSum(count=3, sigma_squared="0.25000001"), [NoRipple]),
+        (SUM, DiscreteGaussianSum(count=3, sigma_squared="0.25000001"), [NO_RIPPLE]),
         (DIFFERENCES[4], PolyaDifference(shape="5/2", scale="1.5000001"), []),
-        (ONE_SIDED[0], Poisson(mean="3.5000001"), [NothingHidden, LateRay, Upright]),
+        (
+            ONE_SIDED[0],
+            Poisson(mean="3.5000001"),
+            [NONE_HIDDEN, LATE_RAY, UPRIGHT],
+        ),
     ],
     ids=shown,
 )
@@ -401,12 +396,12 @@ def test_a_broken_inverse_and_a_broken_slope_are_detected() -> None:
     laplace, gaussian = CLOSED[1], CLOSED[5]
     delta = Fraction(1, 1000)
     with precision(128):
-        for kind, right in ((GaussianPair, True), (LooseInverse, False)):
+        for kind, right in ((GaussianPair, True), (changed(GaussianPair, bound=loose), False)):
             pair = kind(noise=DiscreteGaussian(sigma_squared=4), shift=3)
             found = Enclosure.of(pair.epsilon(delta, pair.guess(delta) or 0))
             at = gaussian.worlds.delta(Fraction(found.upper))
             assert (abs(at * 1000 - 1) < mpmath.mpf("1e-30")) is right
-        for sloped, right in ((LaplacePair, True), (LateSlope, False)):
+        for sloped, right in ((LaplacePair, True), (changed(LaplacePair, _line=late_slope), False)):
             line = sloped(noise=DiscreteLaplace(scale=2), shift=3)
             found = Enclosure.of(line.tradeoff(Fraction(1, 2)))
             assert close(found, laplace.worlds.tradeoff("1/2"), relative="1e-20") is right
