@@ -63,7 +63,7 @@ def log_pmf(noise: Noise, k: int) -> Real:
 def sf(noise: Noise, k: int) -> Real:
     r"""P(X > k) by a plain sum, or by Fourier inversion for large v."""
     v = _sigma_squared(noise)
-    if v > 4000 and k < v:
+    if v > 10**4 and k < v:
         return inverted.of_gaussians(1, v, k + 1, tail=True)
     with digits(mp.dps + 15):
         found = _plain_sum(v, k + 1) / total(v)
