@@ -327,7 +327,7 @@ def loose(self: Any, m: int, delta: Fraction) -> arb:
     return GaussianPair.bound(self, m, delta * (1 + Fraction(1, 10**12)))
 
 
-def late_slope(self: Any, m: int, level: arb) -> arb:
+def late_slope(self: Any, m: int, level: arb) -> Any:
     return self.below(m) - as_ball(self.loss(m)).exp() * (level - self.tails(m)[1])
 
 
