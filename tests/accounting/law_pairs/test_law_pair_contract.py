@@ -146,8 +146,8 @@ SKELLAMS = laws(
     orders=("11/10", "3/2", "2", "5"),
 )
 SUMS = laws(
-    *(summed(2, "1/4", 3, 12), summed(3, "1/2", 2, 15), summed(5, "1/3", 4, 12)),
-    *(summed(2, "2", 2, 28), summed(4, "1", 4, 20)),
+    *(summed(4, "1", 4, 20), summed(3, "1/2", 2, 15), summed(5, "1/3", 4, 12)),
+    *(summed(2, "2", 2, 28), summed(2, "1/4", 3, 12)),
 )
 (SUM,) = laws(summed(3, "1/4", 2, 12))
 DIFFERENCES = laws(
@@ -180,8 +180,8 @@ def test_the_curve_is_the_maximum_over_shifts_and_directions(law: Law) -> None:
             assert inverts(found, brute, delta, law.narrow)
 
 
-@by_day(1)
-@pytest.mark.parametrize("law", [*SKELLAMS, *SUMS, NIGHT[0], NIGHT[3]], ids=shown)
+@by_day(2)
+@pytest.mark.parametrize("law", [*SKELLAMS, NIGHT[0], NIGHT[3], *SUMS], ids=shown)
 def test_zcdp_bounds_every_order_and_is_nearly_attained(law: Law) -> None:
     ours = law.curve
     found = ours.enclose_zcdp()
@@ -197,12 +197,6 @@ def test_zcdp_bounds_every_order_and_is_nearly_attained(law: Law) -> None:
 
 def between(least: str, most: int, denominators: int) -> st.SearchStrategy[Fraction]:
     return st.fractions(Fraction(least), most, max_denominator=denominators)
-
-
-SLOW: st.SearchStrategy[Noise] = st.one_of(
-    st.builds(DiscreteGaussianSum, count=st.integers(1, 9), sigma_squared=between("1/4", 30, 20)),
-    st.builds(PolyaDifference, shape=between("1/20", 3, 20), scale=between("1/2", 8, 4)),
-)
 
 
 TWENTIETHS = st.integers(1, 19).map(lambda count: Fraction(count, 20))
@@ -232,14 +226,6 @@ def test_epsilon_inverts_delta_and_larger_shifts_cost_more(
         assert jumps or epsilon <= ours.epsilon(at.lower).upper
 
 
-@pytest.mark.nightly
-@settings(max_examples=80)
-@given(SLOW, st.integers(1, 12), between("0", 4, 99))
-def test_epsilon_inverts_delta_for_slow_laws(noise: Noise, shift: int, epsilon: Fraction) -> None:
-    plain = test_epsilon_inverts_delta_and_larger_shifts_cost_more.hypothesis.inner_test  # type: ignore[attr-defined]  # the test without its draws
-    plain(noise, shift, epsilon)
-
-
 @pytest.mark.parametrize(
     "noise", [Skellam(variance=400), DiscreteGaussianSum(count=3, sigma_squared=1)], ids=repr
 )
@@ -259,12 +245,7 @@ NEAR_ONE = [PolyaDifference(shape=Fraction(10**6 + off, 10**6), scale=2) for off
         (PolyaDifference(shape=1, scale=10), DiscreteLaplace(scale=10), 3, "0"),
         *((noise, DiscreteLaplace(scale=2), 3, "1e-5") for noise in NEAR_ONE),
         (Staircase(epsilon="1/2", sensitivity=1), DiscreteLaplace(scale=2), 1, "0"),
-        (
-            DiscreteGaussianSum(count=1, sigma_squared="5/3"),
-            DiscreteGaussian(sigma_squared="5/3"),
-            2,
-            "0",
-        ),
+        (DiscreteGaussianSum(count=1, sigma_squared=2), DiscreteGaussian(sigma_squared=2), 2, "0"),
     ],
     ids=repr,
 )
@@ -282,29 +263,16 @@ def test_a_law_at_the_edge_of_its_parameters_agrees_with_a_simpler_law(
         assert found.overlaps(truth) or abs(Fraction(found.upper - truth.upper)) < Fraction(apart)
 
 
-SUM_OF_SEVEN = DiscreteGaussianSum(count=7, sigma_squared="1/30")
-
-
-@pytest.mark.parametrize(
-    ("noise", "question", "asked", "match"),
-    [
-        (Skellam(variance=2**40), "enclose_renyi", (2,), "masses"),
-        (Skellam(variance=2**40), "enclose_zcdp", (), "no theorem applies"),
-        (
-            DiscreteGaussianSum(count=10**6, sigma_squared="1/10"),
-            "enclose_renyi",
-            ("3/2",),
-            "residues",
-        ),
-        (SUM_OF_SEVEN, "enclose_renyi", (10**400,), "use epsilon"),
-    ],
-    ids=repr,
-)
-def test_a_quantity_that_cannot_be_derived_is_refused_with_the_reason(
-    noise: Noise, question: str, asked: tuple[Any, ...], match: str
-) -> None:
-    with pytest.raises(NotDerived, match=match):
-        getattr(curve(noise), question)(*asked)
+def test_a_quantity_that_cannot_be_derived_is_refused_with_the_reason() -> None:
+    wide, many = Skellam(variance=2**40), DiscreteGaussianSum(count=10**6, sigma_squared="1/10")
+    with pytest.raises(NotDerived, match="masses"):
+        curve(wide).enclose_renyi(2)
+    with pytest.raises(NotDerived, match="no theorem applies"):
+        curve(wide).enclose_zcdp()
+    with pytest.raises(NotDerived, match="residues"):
+        curve(many).enclose_renyi("3/2")
+    with pytest.raises(NotDerived, match="use epsilon"):
+        curve(DiscreteGaussianSum(count=7, sigma_squared="1/30")).enclose_renyi(10**400)
 
 
 @by_day(3)
@@ -331,59 +299,50 @@ def test_a_large_law_has_the_curve_of_a_gaussian(
         assert abs(truth / real(delta) - 1) < mpmath.mpf("1e-6" if shift > 1 else "1e-12")
 
 
+def changed(kind: Any, **methods: Any) -> Any:
+    return type("Changed", (kind,), methods)
+
+
 def moved(kind: Any, by: int) -> Any:
     def ray(self: Any, epsilon: Fraction) -> Cell | None:
         cell = kind.ray(self, epsilon)
         return cell and (cell[0] + by, cell[1] + by)
 
-    return type("Moved", (kind,), {"ray": ray})
+    return changed(kind, ray=ray)
 
 
 def turned(kind: Any) -> Any:
     def tails(self: Any, m: int) -> tuple[arb, arb]:
         return kind.tails(self, m)[0], self.noise.sf_ball(m - self.shift - 1)
 
-    return type("Turned", (kind,), {"tails": tails})
+    return changed(kind, tails=tails)
 
 
-class LooseInverse(GaussianPair):
-    def bound(self, m: int, delta: Fraction) -> arb:
-        return GaussianPair.bound(self, m, delta * (1 + Fraction(1, 10**12)))
+def nothing_hidden(self: Any, m: int) -> tuple[arb, arb]:
+    gap, rest = PoissonPair.tails(self, m)
+    return (gap - self.noise.cdf_ball(self.shift - 1), rest) if self.mirrored else (gap, rest)
 
 
-class LateSlope(LaplacePair):
-    def _line(self, m: int, level: arb) -> arb:
-        return self.below(m) - as_ball(self.loss(m)).exp() * (level - self.tails(m)[1])
+def loose(self: Any, m: int, delta: Fraction) -> arb:
+    return GaussianPair.bound(self, m, delta * (1 + Fraction(1, 10**12)))
 
 
-class NoRipple(GaussianSumPair):
-    """A mutant that uses the discrete Gaussian of the same variance instead of the law."""
-
-    def _excess(self, m: int) -> arb:
-        return arb(0)
-
-    def _log_phi(self, m: int) -> arb:
-        return GaussianSumPair._log_phi(self, 0)
+def late_slope(self: Any, m: int, level: arb) -> Any:
+    return self.below(m) - as_ball(self.loss(m)).exp() * (level - self.tails(m)[1])
 
 
-class NothingHidden(PoissonPair):
-    """A mutant that omits the mass which the other dataset never produces."""
-
-    def tails(self, m: int) -> tuple[arb, arb]:
-        gap, rest = PoissonPair.tails(self, m)
-        return (gap - self.noise.cdf_ball(self.shift - 1), rest) if self.mirrored else (gap, rest)
-
-
-class LateRay(PoissonPair):
-    def loss(self, m: int) -> arb:
-        return PoissonPair.loss(self, m - 1)
-
-
-class Upright(PoissonPair):
-    """A mutant that does not reflect the law."""
-
-    def tails(self, m: int) -> tuple[arb, arb]:
-        return PoissonPair(noise=self.noise, shift=self.shift, mirrored=False).tails(m)
+# The discrete Gaussian of the same variance instead of the law.
+NO_RIPPLE = changed(
+    GaussianSumPair,
+    _excess=lambda *_: arb(0),
+    _log_phi=lambda self, _: GaussianSumPair._log_phi(self, 0),
+)
+NONE_HIDDEN = changed(PoissonPair, tails=nothing_hidden)
+LATE_RAY = changed(PoissonPair, loss=lambda self, m: PoissonPair.loss(self, m - 1))
+UPRIGHT = changed(
+    PoissonPair,
+    tails=lambda self, m: PoissonPair(noise=self.noise, shift=self.shift, mirrored=False).tails(m),
+)
 
 
 def delta_of(pair: Any, epsilon: str) -> Enclosure:
@@ -412,9 +371,13 @@ def holds(pair: Any, law: Law, *, both: bool = True) -> bool:
         (CLOSED[1], DiscreteLaplace(scale="2.01"), []),
         (CLOSED[5], DiscreteGaussian(sigma_squared="4.0000001"), []),
         (SKELLAMS[1], Skellam(variance="4.0000001"), []),
-        (SUM, DiscreteGaussianSum(count=3, sigma_squared="0.25000001"), [NoRipple]),
+        (SUM, DiscreteGaussianSum(count=3, sigma_squared="0.25000001"), [NO_RIPPLE]),
         (DIFFERENCES[4], PolyaDifference(shape="5/2", scale="1.5000001"), []),
-        (ONE_SIDED[0], Poisson(mean="3.5000001"), [NothingHidden, LateRay, Upright]),
+        (
+            ONE_SIDED[0],
+            Poisson(mean="3.5000001"),
+            [NONE_HIDDEN, LATE_RAY, UPRIGHT],
+        ),
     ],
     ids=shown,
 )
@@ -431,19 +394,17 @@ def test_a_broken_pair_is_detected(law: Law, nearby: Noise, more: list[Any]) -> 
 
 def test_a_broken_inverse_and_a_broken_slope_are_detected() -> None:
     laplace, gaussian = CLOSED[1], CLOSED[5]
-    for kind, right in ((GaussianPair, True), (LooseInverse, False)):
-        pair = kind(noise=DiscreteGaussian(sigma_squared=4), shift=3)
-        with precision(128):
-            delta = Fraction(1, 1000)
+    delta = Fraction(1, 1000)
+    with precision(128):
+        for kind, right in ((GaussianPair, True), (changed(GaussianPair, bound=loose), False)):
+            pair = kind(noise=DiscreteGaussian(sigma_squared=4), shift=3)
             found = Enclosure.of(pair.epsilon(delta, pair.guess(delta) or 0))
-        at = gaussian.worlds.delta(Fraction(found.upper))
-        assert (abs(at * 1000 - 1) < mpmath.mpf("1e-30")) is right
-    for sloped, right in ((LaplacePair, True), (LateSlope, False)):
-        with precision(128):
-            found = Enclosure.of(
-                sloped(noise=DiscreteLaplace(scale=2), shift=3).tradeoff(Fraction(1, 2))
-            )
-        assert close(found, laplace.worlds.tradeoff("1/2"), relative="1e-20") is right
+            at = gaussian.worlds.delta(Fraction(found.upper))
+            assert (abs(at * 1000 - 1) < mpmath.mpf("1e-30")) is right
+        for sloped, right in ((LaplacePair, True), (changed(LaplacePair, _line=late_slope), False)):
+            line = sloped(noise=DiscreteLaplace(scale=2), shift=3)
+            found = Enclosure.of(line.tradeoff(Fraction(1, 2)))
+            assert close(found, laplace.worlds.tradeoff("1/2"), relative="1e-20") is right
 
 
 # -- one-sided laws: the directions differ, and each hides a mass from the other ------------------
@@ -465,20 +426,8 @@ def test_hidden_mass_costs_an_infinite_epsilon(law: Law) -> None:
     assert ours.pure().lower == math.inf
 
 
-def test_both_directions_of_fair_coins_agree() -> None:
-    fair = Binomial(trials=20, probability="1/2")
-    assert len(candidates(fair, Sensitivity(2))) == 1
-    for noise in (Binomial(trials=20, probability="1/3"), Poisson(mean=3)):
-        assert len(candidates(noise, Sensitivity(2))) == 2
-    one = BinomialPair(noise=fair, shift=2)
-    with precision(128):
-        for epsilon in map(Fraction, EPSILONS):
-            assert one.delta(epsilon).overlaps(replace(one, mirrored=False).delta(epsilon))
-
-
-@pytest.mark.parametrize("shift", [21, 30])
-def test_disjoint_supports_have_no_privacy(shift: int) -> None:
-    ours = curve(Binomial(trials=20, probability="1/3"), shift)
+def test_disjoint_supports_have_no_privacy() -> None:
+    ours = curve(Binomial(trials=20, probability="1/3"), 21)
     assert 1 in ours.enclose_delta(5)
     assert ours.enclose_delta(5).width < Fraction(1, 2**60)
     assert ours.enclose_epsilon("999/1000") == Enclosure.infinite()
@@ -501,27 +450,28 @@ def test_ties_of_rational_ratios_are_decided_exactly() -> None:
 @pytest.mark.parametrize(("chance", "suffices"), [("1/5", True), ("4/5", False)])
 def test_a_mutant_with_one_direction_is_detected(chance: str, suffices: bool) -> None:
     # Few heads hide their mass at the bottom, many at the top: neither direction alone is enough.
-    noise = Binomial(trials=25, probability=chance)
+    noise, fair = Binomial(trials=25, probability=chance), Binomial(trials=25, probability="1/2")
     law, pair = replace(ONE_SIDED[4], noise=noise), pair_of(noise, 2)
     assert holds(pair, law)
     assert holds(pair, law, both=False) is suffices
     assert holds(pair.mirror(), law, both=False) is not suffices
+    assert [len(candidates(each, Sensitivity(2))) for each in (noise, fair)] == [2, 1]
+    for mirrored in (True, False):
+        both = BinomialPair(noise=fair, shift=2, mirrored=mirrored)
+        assert holds(both, replace(law, noise=fair), both=False)
 
 
-def test_one_direction_of_polya_noise_is_pure_and_the_other_is_not() -> None:
-    direct: Any = pair_of(ONE_SIDED[6].noise, 3).mirror()
+def test_one_direction_of_polya_noise_is_pure_or_reveals_all_or_nothing() -> None:
+    above_one, below_one = ONE_SIDED[6], ONE_SIDED[9]
+    direct: Any = pair_of(above_one.noise, 3).mirror()
     assert direct.largest_loss() == Enclosure.exactly(Fraction(3, 2))
     with precision(96):
         assert direct.delta(Fraction(3, 2)) == 0
-    assert not holds(direct, ONE_SIDED[6], both=False)
-
-
-def test_polya_noise_of_shape_at_most_one_reveals_all_or_nothing() -> None:
-    law = ONE_SIDED[9]
-    pair = pair_of(law.noise, 2)
+    assert not holds(direct, above_one, both=False)
+    pair = pair_of(below_one.noise, 2)
     assert isinstance(pair, RevealingPair)
     assert len({delta_of(pair, epsilon) for epsilon in EPSILONS}) == 1
-    assert not holds(RevealingPair(noise=law.noise, shift=1), law)
+    assert not holds(RevealingPair(noise=below_one.noise, shift=1), below_one)
 
 
 # -- properties of every curve -------------------------------------------------------------------
@@ -535,46 +485,31 @@ CURVES = st.builds(curve, TWO_SIDED, st.integers(1, 90))
 AT = between("0", 6, 1000)
 
 
-@given(CURVES, AT, AT)
-def test_delta_falls_and_is_convex_in_exp_epsilon(
-    ours: PrivacyCurve, one: Fraction, other: Fraction
+@given(CURVES, AT, AT, st.integers(min_value=8, max_value=150))
+def test_delta_falls_and_narrows_with_bits(
+    ours: PrivacyCurve, one: Fraction, other: Fraction, bits: int
 ) -> None:
     low, high = sorted((one, other))
-    at_low, at_high = ours.enclose_delta(low), ours.enclose_delta(high)
-    assert at_high.lower <= at_low.upper
-    # delta is convex in e^epsilon: at the midpoint of the two factors it lies below the mean.
-    with precision(200):
-        middle = ((ball(low).exp() + ball(high).exp()) / 2).log().mid()
-        between = min(max(Fraction(middle.str(30, radius=False)), low), high)
-    slack = Fraction(1, 10**12)
-    assert ours.enclose_delta(between).lower <= (at_low.upper + at_high.upper) / 2 + slack
-
-
-@given(CURVES, AT, st.integers(min_value=8, max_value=150))
-def test_an_enclosure_with_more_bits_is_nested(
-    ours: PrivacyCurve, epsilon: Fraction, bits: int
-) -> None:
-    coarse, fine = (ours.enclose_delta(epsilon, bits=each) for each in (bits, 2 * bits))
+    coarse, fine = (ours.enclose_delta(low, bits=each) for each in (bits, 2 * bits))
+    assert ours.enclose_delta(high).lower <= fine.upper
     assert coarse.overlaps(fine)
     assert fine.width <= coarse.width or fine.width <= fine.upper / 2 ** (2 * bits)
     assert coarse.width <= coarse.upper / 2 ** (bits - 1)
 
 
-@given(CURVES, st.lists(between("101/100", 40, 100), min_size=2, max_size=4))
-def test_renyi_rises_with_the_order_up_to_the_largest_loss(
-    ours: PrivacyCurve, some: list[Fraction]
+@given(
+    *(CURVES, st.lists(between("101/100", 40, 100), min_size=2, max_size=4)),
+    *(st.fractions(min_value=0, max_value=1), AT),
+)
+def test_renyi_divergences_rise_and_the_tradeoff_supports_the_curve(
+    ours: PrivacyCurve, some: list[Fraction], alpha: Fraction, epsilon: Fraction
 ) -> None:
-    found = [ours.enclose_renyi(order) for order in sorted(some)]
+    orders = sorted(some)
+    found = [ours.enclose_renyi(order) for order in orders]
     assert all(low.lower <= high.upper for low, high in pairwise(found))
     assert found[-1].lower <= ours.epsilon(0).upper
     rho = ours.enclose_zcdp().upper
-    assert all(low.lower <= rho * order for low, order in zip(found, sorted(some), strict=True))
-
-
-@given(CURVES, st.fractions(min_value=0, max_value=1), AT)
-def test_the_tradeoff_supports_the_curve(
-    ours: PrivacyCurve, alpha: Fraction, epsilon: Fraction
-) -> None:
+    assert all(low.lower <= rho * order for low, order in zip(found, orders, strict=True))
     # T(alpha) >= 1 - delta - e^epsilon alpha and e^-epsilon (1 - delta - alpha).
     missed, delta = ours.enclose_tradeoff(alpha), ours.enclose_delta(epsilon)
     with precision(200):

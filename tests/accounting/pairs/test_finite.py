@@ -6,7 +6,6 @@ import math
 from fractions import Fraction
 from functools import partial
 
-import mpmath
 import numpy as np
 import pytest
 from scipy.optimize import linprog
@@ -14,7 +13,7 @@ from scipy.optimize import linprog
 from accounting import NotDerived, PrivacyCurve
 from accounting.pairs import finite
 from accounting.pairs.finite import StaircasePair
-from dpcore import DiscreteLaplace, Sensitivity, Staircase
+from dpcore import Sensitivity, Staircase
 from dpcore.numbers.enclosure import narrow, precision
 from tests.support.accounting.brute_force import mass_of
 from tests.support.accounting.release_lists import curve
@@ -94,19 +93,6 @@ def test_no_other_noise_of_this_epsilon_has_less_variance(
     for plateau in range(1, sensitivity + 1):
         other = Staircase(epsilon=epsilon, sensitivity=sensitivity, plateau=plateau)
         assert other.plateau == noise.plateau or other.variance > noise.variance
-
-
-@pytest.mark.parametrize("epsilon", ["1/10", "2", "4", "9"])
-def test_staircase_noise_has_less_variance_than_discrete_laplace_noise(epsilon: str) -> None:
-    # The discrete Laplace of the same epsilon; from Geng et al. the gain grows with epsilon.
-    noise = Staircase(epsilon=epsilon, sensitivity=60)
-    laplace = DiscreteLaplace(scale=60 / Fraction(epsilon))
-    gain = laplace.variance.lower_float / noise.variance.upper_float
-    assert gain > {"1/10": 1.0000001, "2": 1.06, "4": 1.8, "9": 14.0}[epsilon]
-    # The plateau over the sensitivity, which is at most 1/2 for the real law.
-    b = mpmath.exp(-mpmath.mpf(str(Fraction(epsilon))) if "/" not in epsilon else -mpmath.mpf(0.1))
-    real = -b / (1 - b) + mpmath.cbrt((b - 2 * b**2 + 2 * b**4 - b**5) / 2) / (1 - b) ** 2
-    assert noise.plateau == pytest.approx(60 * float(real), abs=1)
 
 
 def test_the_largest_loss_is_exact_and_invalid_requests_are_refused() -> None:

@@ -3,7 +3,6 @@ r"""Tests of `discretise_round`: masses and listings by quadrature; mutants must
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -30,6 +29,7 @@ from accounting.pld.real_cells import RealPair
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball
 from tests.day_and_nightly import by_day
+from tests.support.dpcore.mpmath_precision import real
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal
 
@@ -52,9 +52,9 @@ EPSILONS = (-0.3, 0.0, 0.05, 0.5, 2.0)
 
 def density_at(law: Density, x: mpf) -> mpf:
     if isinstance(law, NormalDensity):
-        return mp.npdf(x, 0, mp.sqrt(mpf(law.variance.numerator) / law.variance.denominator))
+        return mp.npdf(x, 0, mp.sqrt(real(law.variance)))
     assert isinstance(law, LaplaceDensity)
-    spread = mpf(law.spread.numerator) / law.spread.denominator
+    spread = real(law.spread)
     return mp.exp(-spread * abs(x)) * spread / 2
 
 
@@ -63,19 +63,25 @@ def mass(law: Density, a: mpf, b: mpf) -> mpf:
         return mass(law, a, mpf(0)) + mass(law, mpf(0), b)
     near, far = sorted((abs(a), abs(b)))
     if isinstance(law, NormalDensity):
-        scale = mp.sqrt(2 * mpf(law.variance.numerator) / law.variance.denominator)
+        scale = mp.sqrt(2 * real(law.variance))
         return (mp.erfc(near / scale) - mp.erfc(far / scale)) / 2
     assert isinstance(law, LaplaceDensity)
-    spread = mpf(law.spread.numerator) / law.spread.denominator
+    spread = real(law.spread)
     return (mp.exp(-spread * near) - mp.exp(-spread * far)) / 2
 
 
+def densities(pair: RealPair, x: mpf) -> list[mpf]:
+    r"""Return p(x) and q(x), both written out."""
+    return [
+        sum(real(w) * density_at(pair.density, x - j) for w, j in side) for side in (pair.p, pair.q)
+    ]
+
+
 def hockey_stick(pair: RealPair, epsilon: float) -> float:
-    r"""int (p - e^epsilon q)+, with both densities written out."""
-    terms = [[(mpf(w.numerator) / w.denominator, j) for w, j in side] for side in (pair.p, pair.q)]
+    r"""int (p - e^epsilon q)+."""
 
     def gain(x: mpf) -> mpf:
-        p, q = (sum(w * density_at(pair.density, x - j) for w, j in side) for side in terms)
+        p, q = densities(pair, x)
         return max(p - mp.exp(epsilon) * q, mpf(0))
 
     width = 14 * pair.density.deviation
@@ -104,6 +110,14 @@ def cells_of(pair: RealPair, count: int, tilt: float = 2.0) -> Cells:
     return pair.cells(pair.edges(Focus(tilt), count))
 
 
+def between(below: Listing, truth: dict[float, float], above: Listing) -> bool:
+    return all(
+        delta(below, at) <= exact * (1 + 1e-7) + 1e-15
+        and exact * (1 - 1e-7) - 1e-15 <= delta(above, at)
+        for at, exact in truth.items()
+    )
+
+
 @pytest.mark.parametrize("law", [NORMAL, NARROW, LAPLACE], ids=["normal", "narrow", "laplace"])
 def test_masses_of_cells_enclose_the_integrals(law: Density) -> None:
     edges = RealPair.sampled(law, Fraction(1, 10)).edges(Focus(3.0), 200)
@@ -125,13 +139,9 @@ def test_masses_of_cells_enclose_the_integrals(law: Density) -> None:
 def test_both_listings_enclose_every_divergence(name: str, count: int) -> None:
     cells = cells_of(PAIRS[name], count)
     above, below = listed_above((1.0, cells)), listed_below((1.0, cells))
-    for epsilon in EPSILONS:
-        truth = truth_of(name, epsilon)
-        low, high = delta(below, epsilon), delta(above, epsilon)
-        assert low <= truth * (1 + 1e-9) + 1e-15
-        assert truth <= high * (1 + 1e-9) + 1e-15
-        # The two bounds converge like 1/n^2.
-        assert high - low <= 1000 / count**2
+    assert between(below, {epsilon: truth_of(name, epsilon) for epsilon in EPSILONS}, above)
+    # The two bounds converge like 1/n^2.
+    assert all(delta(above, at) - delta(below, at) <= 1000 / count**2 for at in EPSILONS)
     assert above.masses.sum() + above.hidden == pytest.approx(1, abs=1e-14)
     assert below.masses.sum() <= 1 + 1e-14
 
@@ -152,38 +162,29 @@ def test_one_round_agrees_with_its_closed_form(name: str) -> None:
         assert pair.curve(ball(Fraction(largest.upper)) + 1) == arb(0)
 
 
+def at_the_middle(ratios: Ratios) -> Any:
+    found = Ratios.log_above(ratios)
+    finite = np.where(np.isfinite(found), found, 0.0)
+    return np.where(np.isfinite(found), finite - 0.5 * np.gradient(finite), found)
+
+
 MUTANTS = {
     "share at the lower end": ("np.maximum(most - top, 0.0), top", "top, most - top"),
     "infinity forgotten": ("masses[~finite].sum()", "masses[:0].sum()"),
     "lower end of a cell": ("self.high.log_above()", "self.low.log_above()"),
+    "the middle of a cell": ("self.high.log_above()", "at_the_middle(self.high)"),
     "q beside its upper end": ("low.value * self.q.value", "low.value * self.p.value"),
+    "rounded up": ("least = np.maximum(p.lower", "least = np.maximum(p.upper * 1.001"),
 }
 
 
-@pytest.mark.parametrize("name", MUTANTS)
-def test_broken_upper_listings_are_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Cells, "atoms_above", mutated(Cells.atoms_above, *MUTANTS[name]))
-    assert any(not _holds(pair) for pair in (*PAIRS.values(), REVEALING))
-
-
-def test_a_cell_evaluated_at_its_middle_is_not_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    inner: Callable[[Ratios], Any] = Ratios.log_above
-
-    def middle(ratios: Ratios) -> Any:
-        found = inner(ratios)
-        finite = np.where(np.isfinite(found), found, 0.0)
-        return np.where(np.isfinite(found), finite - 0.5 * np.gradient(finite), found)
-
-    monkeypatch.setattr(Ratios, "log_above", middle)
-    assert any(not _holds(pair) for pair in PAIRS.values())
-
-
-def test_a_lower_listing_that_rounds_up_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = mutated(
-        Cells.atoms_below, "least = np.maximum(p.lower", "least = np.maximum(p.upper * 1.001"
-    )
-    monkeypatch.setattr(Cells, "atoms_below", broken)
-    assert any(not _holds(pair) for pair in PAIRS.values())
+@pytest.mark.parametrize("name", ["", *MUTANTS])
+def test_broken_listings_are_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name:
+        method = "atoms_below" if name == "rounded up" else "atoms_above"
+        broken = mutated(getattr(Cells, method), *MUTANTS[name], at_the_middle=at_the_middle)
+        monkeypatch.setattr(Cells, method, broken)
+    assert all(_holds(pair) for pair in (*PAIRS.values(), REVEALING)) == (not name)
 
 
 def _holds(pair: RealPair) -> bool:
@@ -192,17 +193,8 @@ def _holds(pair: RealPair) -> bool:
         above, below = listed_above((1.0, cells)), listed_below((1.0, cells))
     except PrecisionExhausted:
         return True
-    for epsilon in (0.0, 0.5, 2.0):
-        truth = float(pair.curve(ball(Fraction(epsilon))).mid())
-        if delta(below, epsilon) > truth * (1 + 1e-7) + 1e-15:
-            return False
-        if delta(above, epsilon) < truth * (1 - 1e-7) - 1e-15:
-            return False
-    return True
-
-
-def test_the_checks_hold_without_mutants() -> None:
-    assert all(_holds(pair) for pair in (*PAIRS.values(), REVEALING))
+    truth = {at: float(pair.curve(ball(Fraction(at))).mid()) for at in (0.0, 0.5, 2.0)}
+    return between(below, truth, above)
 
 
 @by_day(2)
@@ -215,40 +207,23 @@ def test_a_table_cut_at_a_rare_loss_encloses_the_curve(name: str, spare: float) 
     assert 0 < above.hidden <= pair.infinite(above=True) <= 1.5 * spare
     end = float(above.losses[-1])
     truth = {at: hockey_stick(pair, at) for at in (0.1, end / 2, end - 0.01, end + 0.5)}
-    assert _between(below, truth, above)
+    assert between(below, truth, above)
     assert delta(above, end / 2) - truth[end / 2] < 1.5 * spare + 1e-3 * truth[end / 2] + 1e-12
     # The tail may neither be dropped from the upper listing, nor be infinite in the lower one.
     without = Listing(above.losses, above.masses, 0.0)
     certain = Listing(below.losses[:-1], below.masses[:-1], float(below.masses[-1]))
-    assert not _between(below, truth, without)
-    assert not _between(certain, truth, above)
-
-
-def _between(below: Listing, truth: dict[float, float], above: Listing) -> bool:
-    return all(
-        delta(below, at) <= exact * (1 + 1e-7) + 1e-15
-        and exact <= delta(above, at) * (1 + 1e-7) + 1e-15
-        for at, exact in truth.items()
-    )
-
-
-def test_mixtures_of_kinds_add_their_curves() -> None:
-    one, two = PAIRS["present"], PAIRS["group"]
-    kinds = ((0.25, cells_of(one, 300)), (0.75, cells_of(two, 300)))
-    above, below = listed_above(*kinds), listed_below(*kinds)
-    for epsilon in (0.0, 0.5):
-        truth = 0.25 * hockey_stick(one, epsilon) + 0.75 * hockey_stick(two, epsilon)
-        assert delta(below, epsilon) <= truth <= delta(above, epsilon)
-        assert delta(above, epsilon) - delta(below, epsilon) < 5e-3
+    assert not between(below, truth, without)
+    assert not between(certain, truth, above)
 
 
 def test_noise_beyond_floats_is_refused() -> None:
     wide = RealPair.sampled(NormalDensity(Fraction(10**30)), Fraction(1, 10))
     assert "too large" in refusal(lambda: wide.edges(Focus(1.0), 100), PrecisionExhausted)
+    zero = np.array([0.0])
     with pytest.raises(PrecisionExhausted, match="empty"):
-        Listing.below(np.array([0.0]), np.array([0.0]), np.array([1.0]))
+        Listing.below(zero, zero, np.array([1.0]))
     with pytest.raises(PrecisionExhausted, match="finite"):
-        Listing.above(np.array([0.0]), np.array([0.0]), 1.0)
+        Listing.above(zero, zero, 1.0)
 
 
 def test_a_mass_that_is_nan_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import accounting.pld.integer_cells as module
-from accounting import PrivacyCurve, compose
 from accounting.law_pairs.registry import pair_of
 from accounting.pairs.pair import Pair
 from accounting.pld import discretise_round
@@ -26,7 +25,6 @@ from accounting.pld.discretise_round import (
     listed_below,
 )
 from accounting.pld.integer_cells import IntegerPair
-from accounting.published_noise_bounds import real_gaussian_delta
 from dpcore.errors import PrecisionExhausted
 from dpcore.laws.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -35,7 +33,6 @@ from dpcore.laws.polya import Polya, PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from tests.day_and_nightly import by_day
-from tests.support.accounting.bound_ends import ends
 from tests.support.accounting.brute_force import Worlds, hockey_stick, real, world_of
 from tests.support.dpcore.mutants import mutated
 
@@ -188,19 +185,6 @@ def test_sampled_rounds_of_integer_noise_are_enclosed(case: Case, rate: str, pre
         assert between(table, truth, "1e-11")
         largest = max(float(x) for x in listed_above((1.0, table.cells(np.zeros(1)))).losses)
         assert largest <= table.largest_loss().upper + 1e-11
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("shift", "rounds"), [(60_000, 900), (1_500_000, 4)])
-def test_wide_integer_noise_has_the_total_of_a_real_gaussian(shift: int, rounds: int) -> None:
-    curve_of = PrivacyCurve(noise=Skellam(variance=10**12), sensitivity=shift)
-    found = ends(compose((curve_of, rounds)).epsilon("1e-6"))
-    low, high = Fraction(found.lower), Fraction(found.upper)
-    assert low <= high <= low * (1 + Fraction(5, 10**5))
-    # The difference of two laws of standard deviation 10^6 is below 10^-6.
-    ratio, slack = Fraction(10**6, {900: 30, 4: 2}[rounds] * shift), Fraction(1, 10**6)
-    assert real_gaussian_delta(ratio, low * (1 - slack)).upper >= Fraction(1, 10**6)
-    assert real_gaussian_delta(ratio, high * (1 + slack)).lower <= Fraction(1, 10**6)
 
 
 def all_between(case: int, gap: str) -> bool:

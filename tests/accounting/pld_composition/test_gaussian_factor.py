@@ -13,22 +13,17 @@ from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting.law_pairs.registry import pair_of
-from accounting.pld_composition.contour_integral import ContourIntegral
 from accounting.pld_composition.factor import Grid
 from accounting.pld_composition.gaussian_factor import (
     GaussianFactor,
     GaussianPart,
     _cover,
-    _decay,
     _lobes,
-    _magnitude,
 )
 from dpcore import DiscreteGaussian
 from dpcore.numbers.enclosure import precision
 from tests.day_and_nightly import effort
 from tests.support.accounting.brute_force import mass_of, real
-from tests.support.accounting.small_laws import of_pairs
 from tests.support.dpcore.mutants import mutated, rewired
 
 WORKING = 128
@@ -75,15 +70,17 @@ def grid_of(part: GaussianPart, depth: int = 1) -> Grid:
 BLOCKS = np.array([0, 1, 9, 17, 18, 19, 27, 500, 1301])
 
 
-def faithful(kind: type[GaussianFactor], variance: str, shift: int, tilt: str) -> bool:
+def faithful(
+    kind: type[GaussianFactor], variance: Any, shift: int, tilt: Any, blocks: Any = BLOCKS
+) -> bool:
     """Whether each disc contains phi, narrowly, and each cover is above it."""
     v, c = Fraction(variance), Fraction(tilt)
     part = GaussianPart(variance=v, shift=shift)
     grid = grid_of(part)
     with precision(WORKING), mpmath.workdps(70):
         factor = kind(part=part, tilt=c)
-        discs, covers = factor.values(grid, BLOCKS), factor.cover(grid, BLOCKS)
-        for place, y in enumerate(grid.frequencies(BLOCKS).tolist()):
+        discs, covers = factor.values(grid, blocks), factor.cover(grid, blocks)
+        for place, y in enumerate(grid.frequencies(blocks).tolist()):
             exact = phi(v, shift, c, y)
             off = abs(exact - mpmath.mpmathify(complex(discs.centres[place])))
             if off > discs.radii[place] + NOISE or discs.radii[place] > 1e-12:
@@ -142,33 +139,7 @@ def covered(kind: type[GaussianFactor], part: GaussianPart, grid: Grid) -> bool:
 def test_random_parts_at_random_frequencies_are_enclosed(
     v: Fraction, shift: int, c: Fraction, block: int
 ) -> None:
-    part = GaussianPart(variance=v, shift=shift)
-    grid = grid_of(part)
-    with precision(WORKING), mpmath.workdps(70):
-        factor, at = part.factor(c), np.array([block])
-        discs, cover = factor.values(grid, at), factor.cover(grid, at)
-        for place, y in enumerate(grid.frequencies(np.array([block])).tolist()):
-            exact = phi(v, shift, c, y)
-            off = abs(exact - mpmath.mpmathify(complex(discs.centres[place])))
-            assert off <= discs.radii[place] + NOISE
-            assert abs(exact) <= cover[0] + NOISE
-
-
-def test_float_exponentials_are_within_their_stated_error() -> None:
-    distances = np.concatenate([np.linspace(0, 1, 301), [1e-9, 1e-4]])
-    for rate in (0.1, 9.87, 60.0):
-        below = _decay(rate, distances)
-        size, error = _magnitude(rate, distances)
-        with mpmath.workdps(40):
-            for d, bound, found, off in zip(
-                distances.tolist(), below.tolist(), size.tolist(), error.tolist(), strict=True
-            ):
-                exact = mpmath.exp(-mpmath.mpf(rate) * mpmath.mpf(d) ** 2)
-                assert exact <= bound <= exact * 2
-                assert abs(exact - found) <= found * off
-                assert off < 1e-11
-    assert _decay(1.0, np.array([-3.0, 0.0])).tolist() == [1 + 2.0**-40, 1 + 2.0**-40]
-    assert _magnitude(1.0, np.array([18.0]))[0].tolist() == [0.0]
+    assert faithful(GaussianFactor, v, shift, c, np.array([block]))
 
 
 def test_values_beyond_the_fixed_point_range_are_unknown() -> None:
@@ -185,67 +156,45 @@ def test_values_beyond_the_fixed_point_range_are_unknown() -> None:
         assert discs.radii.min() >= 1
 
 
-def test_a_total_of_thirty_different_gaussians_is_enclosed() -> None:
-    parts = tuple((GaussianPart(variance=Fraction(i * i), shift=1), 1) for i in range(20, 50))
-    found = ContourIntegral(parts=parts).epsilon("1e-6", "1e-8")
-    assert found.upper - Fraction(found.lower) < Fraction(1, 10**8)
-    assert round(found.upper_float, 5) == 0.72826
-    pairs = [(pair_of(DiscreteGaussian(sigma_squared=i * i), 1), 1) for i in range(20, 50)]
-    assert found.overlaps(of_pairs(pairs, lambda line: line.epsilon("1e-6", "1e-6")))
+HALF = GaussianPart(variance=Fraction(1, 2), shift=1)
 
 
-def broken(method: str, function: Any) -> type[GaussianFactor]:
-    return type("Broken", (GaussianFactor,), {method: function, "__slots__": ()})
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("(2 * self.tilt + 1)", "(2 * self.tilt)"),
-        ("circle(first - turn)", "circle(first)"),
-        ("circle(first - turn)", "circle(first + turn)"),
-        (" - multiples(high[2:3], low[2:3], lobe)", ""),
-        ("range(-lobes, lobes + 1)", "range(0, 1)"),
-        ("range(-lobes, lobes + 1)", "range(-lobes, 1)"),
-    ],
-)
-def test_a_broken_value_is_detected(old: str, new: str) -> None:
-    kind = broken("values", mutated(GaussianFactor.values, old, new))
-    assert not all(faithful(kind, *case) for case in CASES[:3])
-    assert faithful(GaussianFactor, *CASES[2])
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("blur + grid.length / 2", "blur"),
-        ("+ _decay(rate, period - u - reach)", ""),
-        ("np.rint(centre / period)", "0.0"),
-        ("centre = grid.centres(blocks)", "centre = grid.centres(blocks + 1)"),
-    ],
-)
-def test_a_broken_cover_is_detected(old: str, new: str) -> None:
-    kind = broken("cover", mutated(GaussianFactor.cover, old, new))
-    part = GaussianPart(variance=Fraction(1, 2), shift=1)
-    assert not covered(kind, part, grid_of(part))
-
-
-def test_a_cover_without_the_far_lobes_is_detected() -> None:
+def fails(method: str, function: Any) -> bool:
+    """Whether the factor with this method has a value or a cover that is wrong."""
+    kind = type("Broken", (GaussianFactor,), {method: function, "__slots__": ()})
+    if method == "values":
+        return not all(faithful(kind, *case) for case in CASES[:3])
     # Short blocks show that two lobes are not enough: at the middle of a lobe.
-    part = GaussianPart(variance=Fraction(1, 2), shift=1)
-    grid = Grid(step=2.0**-20, depth=1, blocks=50)
+    grids = (grid_of(HALF), Grid(step=2.0**-20, depth=1, blocks=50))
+    return not all(covered(kind, HALF, grid) for grid in grids)
+
+
+@pytest.mark.parametrize(
+    ("method", "old", "new"),
+    [
+        ("values", "(2 * self.tilt + 1)", "(2 * self.tilt)"),
+        ("values", "circle(first - turn)", "circle(first)"),
+        ("values", "circle(first - turn)", "circle(first + turn)"),
+        ("values", " - multiples(high[2:3], low[2:3], lobe)", ""),
+        ("values", "range(-lobes, lobes + 1)", "range(0, 1)"),
+        ("values", "range(-lobes, lobes + 1)", "range(-lobes, 1)"),
+        ("cover", "blur + grid.length / 2", "blur"),
+        ("cover", "+ _decay(rate, period - u - reach)", ""),
+        ("cover", "np.rint(centre / period)", "0.0"),
+        ("cover", "centre = grid.centres(blocks)", "centre = grid.centres(blocks + 1)"),
+    ],
+)
+def test_a_broken_value_or_cover_is_detected(method: str, old: str, new: str) -> None:
+    assert fails(method, mutated(getattr(GaussianFactor, method), old, new))
+
+
+def test_a_factor_without_its_far_lobes_is_detected() -> None:
+    assert not fails("cover", GaussianFactor.cover)
     near = mutated(_cover.__wrapped__, "rest = upward(first / (1 - ratio))", "rest = 0.0")
-    kind = broken("cover", rewired(GaussianFactor.cover, _cover=near))
-    assert covered(GaussianFactor, part, grid)
-    assert not covered(kind, part, grid)
-
-
-def test_a_value_without_the_omitted_lobes_in_its_radius_is_detected() -> None:
+    assert fails("cover", rewired(GaussianFactor.cover, _cover=near))
     # With one lobe the remainder is in the radius; without it the discs are narrow and wrong.
-    part = GaussianPart(variance=Fraction(1, 2), shift=1)
     with precision(WORKING):
-        count, lost = _lobes(part, WORKING)
+        count, lost = _lobes(HALF, WORKING)
         assert count >= 2
         assert 0 < lost < 1e-30
-    few = rewired(GaussianFactor.values, _lobes=lambda *_: (1, 0.0))
-    assert not faithful(broken("values", few), *CASES[0])
+    assert fails("values", rewired(GaussianFactor.values, _lobes=lambda *_: (1, 0.0)))

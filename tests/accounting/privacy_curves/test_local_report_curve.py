@@ -31,7 +31,8 @@ from dpcore.local import (
 from dpcore.mechanism import Relation, Scope, Unit
 from dpcore.selection import Selection
 from tests.day_and_nightly import by_day, spread
-from tests.support.accounting.brute_force import hockey_stick, least_error, renyi
+from tests.support.accounting.bound_ends import ends
+from tests.support.accounting.brute_force import close, hockey_stick, least_error, renyi
 from tests.support.dpcore.mpmath_precision import real
 from tests.support.dpcore.mutants import mutated
 
@@ -43,7 +44,6 @@ FAMILIES: tuple[Callable[..., LocalReport], ...] = (
     LocalHashing,
     HadamardResponse,
 )
-ROOM = mpmath.mpf(10) ** -15
 
 
 def lists_of(*reports: LocalReport) -> list[tuple[Fraction, Fraction]]:
@@ -59,10 +59,10 @@ def lists_of(*reports: LocalReport) -> list[tuple[Fraction, Fraction]]:
     return found
 
 
-def ends(found: Bound) -> tuple[Any, Any]:
-    """Return both ends of a finite bound with a lower end."""
-    assert found.lower is not None
-    return real(Fraction(found.lower)), real(Fraction(found.upper))
+def tight(found: Bound, truth: Any, room: str = "1e-15") -> bool:
+    """Whether a bound with a lower end contains the truth, and its upper end is close to it."""
+    most = truth * (1 + real(room))
+    return close(ends(found), truth, relative="0") and bool(real(Fraction(found.upper)) <= most)
 
 
 @by_day(2)
@@ -80,14 +80,9 @@ def test_every_pair_of_values_has_this_curve(
             rows = [(p[x], q[x]) for x in p]
             for part in (0, Fraction(1, 3), Fraction(99, 100)):
                 at = Fraction(epsilon) * part
-                low, high = ends(found.delta(at))
-                truth = hockey_stick(rows, at)
-                assert low <= truth <= high <= truth * (1 + ROOM)
-            low, high = ends(found.renyi(3))
-            truth = renyi(rows, 3)
-            assert low <= truth <= high <= truth * (1 + ROOM)
-            low, high = ends(found.tradeoff("1/7"))
-            assert low <= real(least_error(rows, Fraction(1, 7))) <= high
+                assert tight(found.delta(at), hockey_stick(rows, at))
+            assert tight(found.renyi(3), renyi(rows, 3))
+            assert tight(found.tradeoff("1/7"), real(least_error(rows, Fraction(1, 7))), "1")
 
 
 @pytest.mark.parametrize(
@@ -104,10 +99,7 @@ def test_lists_of_reports_compose_exactly(reports: list[LocalReport]) -> None:
     rows = lists_of(*reports)
     with mpmath.workdps(60):
         for epsilon in ("0", "1/2", "2", "3"):
-            low, high = ends(total.delta(epsilon))
-            truth = hockey_stick(rows, Fraction(epsilon))
-            assert low <= truth <= high
-            assert high - low <= truth * mpmath.mpf(10) ** -5
+            assert tight(total.delta(epsilon), hockey_stick(rows, Fraction(epsilon)), "1e-5")
     # The composition theorem for epsilon alone is weaker than the curve.
     stated = compose(*(Pure(each.epsilon) for each in reports))
     assert total.delta(1).upper < Fraction(19, 20) * stated.delta(1).upper
@@ -138,13 +130,9 @@ def test_the_curve_is_not_cut_where_a_ball_touches_the_largest_loss() -> None:
     tiny = found.epsilon("1e-300")
     assert tiny.lower is not None
     assert 0 < tiny.lower <= tiny.upper <= largest.upper
-
-
-@pytest.mark.parametrize("delta", ["1/2", "3/4", "0.99"])
-def test_epsilon_is_zero_at_deltas_above_the_distance(delta: str) -> None:
-    found = ReportCurve(ratio=3, distance="1/2").epsilon(delta)
-    assert found.lower == 0
-    assert found.upper < Fraction(1, 10**18)
+    for above_the_distance in ("1/2", "3/4", "0.99"):
+        zero = ends(ReportCurve(ratio=3, distance="1/2").epsilon(above_the_distance))
+        assert zero.lower == 0 <= zero.upper < Fraction(1, 10**18)
 
 
 def test_a_report_does_not_hide_who_takes_part() -> None:
@@ -184,8 +172,7 @@ def test_equal_curves_of_two_mechanisms_have_no_name_of_one_of_them() -> None:
 )
 def test_impossible_parameters_of_a_report_are_refused(key: str, value: str) -> None:
     given: dict[str, Any] = {"ratio": "3", "distance": "1/2"}
-    low, high = ends(ReportCurve(**given).delta(0))
-    assert low <= 0.5 <= high < 0.5 + ROOM
+    assert tight(ReportCurve(**given).delta(0), mpmath.mpf("0.5"))
     with pytest.raises(InvalidParameter, match=key):
         ReportCurve(**{**given, key: value})
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
-from accounting import NotDerived, PrivacyCurve, Pure, compose
+from accounting import NotDerived, PrivacyCurve, compose
 from accounting.composition.compose import Composition
 from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.pld.noise_density import NormalLoss
@@ -74,26 +75,16 @@ def test_laplace_noise_agrees_with_its_closed_form() -> None:
     assert float(whole.upper) == pytest.approx(float(real.upper), rel=1e-3)
 
 
-def test_sampled_real_noise_composes_and_keeps_its_assumptions() -> None:
-    part = releases.poisson(curve=releases.gaussian(2), rate="1/10")
-    total = compose((part, 10), releases.laplace(3), Pure("1/10", scope=releases.ADD_REMOVE))
-    found = total.epsilon("1e-6", "1e-6")
-    assert len(found.assumptions) == 3
-    alone = compose((part, 10)).epsilon("1e-6", "1e-6")
-    assert found > alone.upper
-    assert found < alone.upper + Fraction(1, 3) + Fraction(1, 10)
-    assert compose(part).epsilon("1e-6").assumptions == part.assumptions != ()
-
-
 @pytest.mark.parametrize("value", [0, -1, "inf", math.nan, "x", None])
-def test_invalid_scales_are_refused(value: object) -> None:
-    refusal(lambda: Gaussian(sigma=value))  # type: ignore[arg-type]  # what a caller without types may give
-    refusal(lambda: Laplace(scale=value))  # type: ignore[arg-type]  # what a caller without types may give
+def test_invalid_scales_are_refused(value: Any) -> None:
+    for make in (lambda: Gaussian(sigma=value), lambda: Laplace(scale=value)):
+        refusal(make)
 
 
 def test_unsupported_samples_are_refused() -> None:
+    integers: Any = DiscreteGaussian(sigma_squared=1)
     with pytest.raises(InvalidParameter, match="noise"):
-        RealCurve(noise=DiscreteGaussian(sigma_squared=1), sensitivity=1)  # type: ignore[arg-type]  # what a caller without types may give
+        RealCurve(noise=integers, sensitivity=1)
     assert "l1" in refusal(lambda: releases.laplace(1, Sensitivity.l2_squared(2)), NotDerived)
     with pytest.raises(InvalidParameter, match=r"scale = .*must be at least the sensitivity"):
         releases.laplace("1e-6")
@@ -106,13 +97,6 @@ def test_unsupported_samples_are_refused() -> None:
     assert not hasattr(Gaussian(sigma=1), "sample")
 
 
-def test_a_delta_of_1e_300_has_narrow_bounds() -> None:
-    total = sampled("1", "1/100", 10**4)
-    found = ends(total.epsilon(Fraction(1, 10**300)))
-    assert found.upper - found.lower <= found.upper / 500_000
-    assert total.delta(found.upper + Fraction(1, 10**4)).upper <= Fraction(1, 10**300)
-
-
 @pytest.mark.parametrize("sigma", ["1e300", "1e20", "1e-11", "1e-20"])
 def test_scales_beyond_floats_cost_between_one_round_and_no_sampling(sigma: str) -> None:
     moved = releases.gaussian(sigma)
@@ -122,9 +106,7 @@ def test_scales_beyond_floats_cost_between_one_round_and_no_sampling(sigma: str)
             (compose((step, 100)).epsilon("1e-6"), step.epsilon("1e-6", "1e-6"), math.inf),
             (compose((step, 100)).delta(1), step.delta(1, "1e-6"), 1),
         ):
-            assert one.lower is not None
-            assert found.lower is not None
-            assert one.lower <= found.lower <= found.upper <= everybody
+            assert ends(one).lower <= ends(found).lower <= found.upper <= everybody
     whole = compose((moved, 100)).epsilon("1e-6")
     assert sampled(sigma, "1/100", 100).epsilon("1e-6").upper <= whole.upper < math.inf
     for make, given in (

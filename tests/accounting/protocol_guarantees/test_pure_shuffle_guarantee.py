@@ -90,64 +90,61 @@ def test_a_bound_of_a_shuffle_gives_totals_no_lower_bound() -> None:
     assert total.delta("1/2").lower is total.epsilon("1e-6").lower is None
 
 
-def test_too_little_noise_is_detected() -> None:
+def test_too_little_noise_and_too_few_covers_are_detected() -> None:
     # With the noise of every user counted, the true loss and its certificate are above 1.
     assert worst_loss(CERTIFIED, 12) <= 1 < worst_loss(ALL_COUNTED, 12)
     assert bound(CERTIFIED) == 1 < bound(ALL_COUNTED)
-
-
-def test_without_covers_the_extreme_sums_reveal_a_user() -> None:
     # If all other values are at the ends of the range, the bound is attained.
     found = worst_loss(HARDLY_COVERED, 6)
     assert found > 2
     assert bound(HARDLY_COVERED) == pytest.approx(found, abs=1e-8)
 
 
-def refuted(monkeypatch: pytest.MonkeyPatch, name: str, stand_in: Any, case: PureShuffle) -> None:
+def everybody(protocol: PureShuffle, others: int, jumps: int) -> Fraction:
+    """A mutant that counts all users."""
+    del others
+    return AT_CENTRE(protocol, protocol.users - 1, jumps)
+
+
+def covered(law: Any, *given: Any) -> Fraction:
+    """A mutant that overestimates the covers."""
+    return LOSS(replace(law, chance=law.chance * arb(2) ** 90), *given)
+
+
+def alone(values: Any, width: int, pick: Any) -> Any:
+    """A mutant that omits the neighbouring outputs."""
+    del pick
+    return values[width - 1 :]
+
+
+AT_CENTRE, LOSS = pure_shuffle_guarantee._loss_at_centre, pure_shuffle_guarantee._loss
+
+
+@pytest.mark.parametrize(
+    ("name", "mutant", "case"),
+    [
+        ("_loss_at_centre", everybody, ALL_COUNTED),
+        ("_loss", covered, HARDLY_COVERED),
+        ("_sliding", alone, HARDLY_COVERED),
+    ],
+    ids=["everybody", "covered", "alone"],
+)
+def test_a_mutant_of_the_bound_is_refuted(
+    monkeypatch: pytest.MonkeyPatch, name: str, mutant: Any, case: PureShuffle
+) -> None:
     true = worst_loss(case, case.users)
     assert bound(case) >= true - TIGHT
-    monkeypatch.setattr(pure_shuffle_guarantee, name, stand_in)
+    monkeypatch.setattr(pure_shuffle_guarantee, name, mutant)
     purity.cache_clear()
     assert bound(case) < true - TIGHT
 
 
-def test_a_mutant_that_counts_all_users_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = pure_shuffle_guarantee._loss_at_centre
-
-    def everybody(protocol: PureShuffle, others: int, jumps: int) -> Fraction:
-        del others
-        return original(protocol, protocol.users - 1, jumps)
-
-    refuted(monkeypatch, "_loss_at_centre", everybody, ALL_COUNTED)
-
-
-def test_a_mutant_that_overestimates_covers_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = pure_shuffle_guarantee._loss
-
-    def covered(law: Any, *given: Any) -> Fraction:
-        return original(replace(law, chance=law.chance * arb(2) ** 90), *given)
-
-    refuted(monkeypatch, "_loss", covered, HARDLY_COVERED)
-
-
-def test_a_mutant_that_omits_neighbouring_outputs_is_refuted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def alone(values: Any, width: int, pick: Any) -> Any:
-        del pick
-        return values[width - 1 :]
-
-    refuted(monkeypatch, "_sliding", alone, HARDLY_COVERED)
-
-
 def test_the_mass_outside_a_narrow_window_is_added_to_the_bound() -> None:
-    narrow = rewired(pure_shuffle_guarantee._loss_at_centre, _BEYOND=-1)
+    narrow = rewired(AT_CENTRE, _BEYOND=-1)
     forgetful = rewired(
-        pure_shuffle_guarantee._loss_at_centre,
-        _BEYOND=-1,
-        _loss=lambda law, noise, covers, _: pure_shuffle_guarantee._loss(law, noise, covers),
+        AT_CENTRE, _BEYOND=-1, _loss=lambda law, noise, covers, _: LOSS(law, noise, covers)
     )
-    wide = pure_shuffle_guarantee._loss_at_centre(CERTIFIED, 7, 3)
+    wide = AT_CENTRE(CERTIFIED, 7, 3)
     assert forgetful(CERTIFIED, 7, 3) < 2 * wide < narrow(CERTIFIED, 7, 3)
 
 
@@ -155,9 +152,7 @@ def test_the_mass_outside_a_narrow_window_is_added_to_the_bound() -> None:
     ("users", "epsilon", "most_bits", "most_noise"),
     [
         (100, "1/2", 170, 1.08),
-        (100, 1, 95, 1.07),
         (100, 2, 60, 1.07),
-        (1000, 1, 105, 1.01),
         (10**4, 2, 70, 1.002),
     ],
 )

@@ -6,8 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from functools import partial
-from math import comb
+from functools import cache, partial
 from typing import Any
 
 import mpmath
@@ -24,13 +23,14 @@ from accounting.protocol_guarantees.shuffled_bits_guarantee import (
     least_probability,
 )
 from accounting.published_noise_bounds import real_gaussian_ratio
-from dpcore.errors import InvalidParameter, PrecisionExhausted
+from dpcore.errors import PrecisionExhausted
 from tests.support.accounting.bound_ends import ends
 from tests.support.accounting.brute_force import (
     binomial,
     close,
     hockey_stick,
     product,
+    real,
     shifted,
 )
 from tests.support.dpcore.mutants import mutated
@@ -45,6 +45,7 @@ def of_shift(trials: int, p: Fraction, shift: Iterable[int], epsilon: Fraction) 
         return hockey_stick(product(shifted(law, step) for step in shift), epsilon)
 
 
+@cache
 def worst(trials: int, p: Fraction, bounds: tuple[int, ...], epsilon: Fraction) -> Any:
     shifts = itertools.product(*(range(-bound, bound + 1) for bound in bounds))
     return max(of_shift(trials, p, shift, epsilon) for shift in shifts)
@@ -73,10 +74,9 @@ def test_every_shift_of_a_small_box_agrees_with_enumeration(
         assert not exact or found.width <= Fraction(1, 10**30)
 
 
-@pytest.mark.parametrize(("count", "trials"), [(2, 60), (3, 25)])
-def test_several_coordinates_have_the_requested_width(count: int, trials: int) -> None:
-    law = BinomialBox(trials=trials, bounds=(2,) * count)
-    truth = of_shift(trials, Fraction(1, 2), [2] * count, Fraction(1))
+def test_several_coordinates_have_the_requested_width() -> None:
+    law = BinomialBox(trials=20, bounds=(2, 2, 2))
+    truth = of_shift(20, Fraction(1, 2), [2, 2, 2], Fraction(1))
     for relative in (Fraction(1, 100), Fraction(1, 10**6)):
         found = ends(law.delta(1, relative))
         assert holds(found, truth)
@@ -94,7 +94,7 @@ def test_mixed_signs_can_be_worst() -> None:
     assert set(straight(law.worst())) < set(directions(law.worst()))
 
 
-def test_epsilon_inverts_delta() -> None:
+def test_epsilon_inverts_delta_and_ties_are_decided_exactly() -> None:
     law = BinomialBox(trials=268, bounds=(1,))
     found = ends(law.epsilon("1e-6"))
     above, below = (law.enclose_delta(end, 100) for end in (found.upper, found.lower))
@@ -103,30 +103,10 @@ def test_epsilon_inverts_delta() -> None:
     # P(X = 0) = 1/16 has probability 0 on the other dataset.
     assert BinomialBox(trials=4, bounds=(1,)).epsilon("1/17").upper == math.inf
     assert law.epsilon(1).upper == 0
-
-
-def test_ties_of_bits_are_decided_exactly() -> None:
     # delta(0) of one fair bit under shift 1 is exactly 1/2.
     law = BinomialBox(trials=1, bounds=(1,))
     assert law.meets(0, "1/2")
     assert not law.meets(0, "0.4999999999999999999999999999999999999999999")
-
-
-def test_bad_arguments_are_refused() -> None:
-    bad: list[dict[str, Any]] = [
-        {"trials": 0, "bounds": (1,)},
-        {"trials": 3, "bounds": ()},
-        {"trials": 3, "bounds": 3},
-        {"trials": 3, "bounds": (0,)},
-        {"trials": 3, "bounds": (1,), "probability": 1},
-        {"trials": 3, "bounds": (1,), "probability": 0},
-    ]
-    for arguments in bad:
-        refusal(partial(BinomialBox, **arguments))
-    law = BinomialBox(trials=3, bounds=(1,))
-    for call in (law.delta, law.epsilon):
-        refusal(partial(call, -1))
-    refusal(lambda: law.meets("nan", 1))
 
 
 def test_an_undecided_comparison_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,38 +133,12 @@ def test_bits_of_single_coordinates_must_meet_the_total_target() -> None:
     assert whole(law, Fraction(1), Fraction(law.enclose_delta(1).lower) / 2)
 
 
-def exp_bounds(epsilon: Fraction, terms: int = 60) -> tuple[Fraction, Fraction]:
-    r"""The Taylor sum of e^epsilon, 0 <= epsilon < 30, with its remainder by a geometric series."""
-    total, term = Fraction(0), Fraction(1)
-    for n in range(1, terms):
-        total, term = total + term, term * epsilon / n
-    return total, total + 2 * term
-
-
-def fair_delta(bits: int, shift: int, epsilon: Fraction) -> tuple[Fraction, Fraction]:
-    r"""Two rationals around the largest P(X < t) - e^epsilon P(X < t - d) over all t.
-
-    X has the law Bin(``bits``, 1/2), and d = ``shift``.
-    """
-    low, high = exp_bounds(epsilon)
-    counts, total = [0], 0
-    for x in range(bits + 1):
-        total += comb(bits, x)
-        counts.append(total)
-    best = [Fraction(0), Fraction(0)]
-    for t in range(bits + 2):
-        a, b = counts[t], counts[max(t - shift, 0)]
-        best = [max(best[0], a - high * b), max(best[1], a - low * b)]
-    return best[0] / 2**bits, best[1] / 2**bits
-
-
-@pytest.mark.parametrize(("epsilon", "bits", "printed"), [("0.5", 268, 5572)])
-def test_the_least_number_of_fair_bits_is_found(epsilon: str, bits: int, printed: int) -> None:
-    assert fewest_bits(epsilon=epsilon, delta="1e-6") == bits
-    assert tkms_bits(1, epsilon, "1e-6").trials == printed
-    assert fair_delta(bits, 1, Fraction(epsilon))[1] <= Fraction(1, 10**6)
-    assert fair_delta(bits - 1, 1, Fraction(epsilon))[0] > Fraction(1, 10**6)
-    assert not BinomialBox(trials=bits - 1, bounds=(1,)).meets(epsilon, "1e-6")
+def test_the_least_number_of_fair_bits_is_found() -> None:
+    half, delta = Fraction(1, 2), Fraction(1, 10**6)
+    assert fewest_bits(epsilon=half, delta=delta) == 268
+    assert tkms_bits(1, half, delta).trials == 5572
+    assert worst(268, half, (1,), half) <= real(delta) < worst(267, half, (1,), half)
+    assert not BinomialBox(trials=267, bounds=(1,)).meets(half, delta)
 
 
 def agrees(calibrate: Callable[..., Any]) -> bool:
@@ -197,15 +151,11 @@ def agrees(calibrate: Callable[..., Any]) -> bool:
         least = next(
             b
             for b in range(1, 60)
-            if worst(b, Fraction(p), bounds, Fraction(epsilon)) <= mpmath.mpf(eval(delta))  # noqa: S307 - a literal above
+            if worst(b, Fraction(p), bounds, Fraction(epsilon)) <= real(delta)
         )
         if found != least:
             return False
     return True
-
-
-def test_the_least_number_of_bits_of_a_vector_is_found() -> None:
-    assert agrees(fewest_bits)
 
 
 @pytest.mark.parametrize(
@@ -217,6 +167,7 @@ def test_the_least_number_of_bits_of_a_vector_is_found() -> None:
     ],
 )
 def test_a_broken_calibration_of_bits_is_detected(old: str, new: str) -> None:
+    assert agrees(fewest_bits)
     assert not agrees(mutated(fewest_bits, old, new))
 
 
@@ -232,14 +183,6 @@ def test_bits_of_twenty_coordinates_are_calibrated() -> None:
     assert abs(found / (4 * 20 * ratio**2) - 1) < 0.01
 
 
-def test_delta_is_not_monotone_in_the_probability_of_a_bit() -> None:
-    # Three bits: at epsilon = 0, 1/4 hides more than 21/80. A search must not assume monotonicity.
-    quarter, more = (
-        BinomialBox(trials=3, bounds=(1,), probability=p).enclose_delta(0) for p in ("1/4", "21/80")
-    )
-    assert quarter.upper < more.lower
-
-
 def test_the_least_probability_is_certified_on_both_sides() -> None:
     found = least_probability(trials=400, epsilon="1/2", delta="1e-3", grid=256)
     step = Fraction(1, 256)
@@ -248,13 +191,20 @@ def test_the_least_probability_is_certified_on_both_sides() -> None:
         assert (truth <= mpmath.mpf("1e-3")) == enough
 
 
-def test_impossible_targets_are_refused() -> None:
+def test_bad_arguments_and_impossible_targets_are_refused() -> None:
+    good: dict[str, Any] = {"trials": 3, "bounds": (1,)}
     for bad in (
-        {"epsilon": 0, "delta": "1e-6"},
-        {"epsilon": 1, "delta": 0},
-        {"epsilon": 1, "delta": 1},
+        {"trials": 0},
+        {"bounds": ()},
+        {"bounds": 3},
+        {"bounds": (0,)},
+        {"probability": 1},
+        {"probability": 0},
     ):
-        refusal(partial(fewest_bits, **bad))
-    assert "trials" in refusal(lambda: least_probability(trials=100, epsilon="1/2", delta="1e-6"))
-    with pytest.raises(InvalidParameter, match="grid"):
-        least_probability(trials=1000, epsilon="1/2", delta="1e-6", grid=255)
+        refusal(partial(BinomialBox, **good | bad))
+    refusal(lambda: BinomialBox(**good).meets("nan", 1))
+    for target in ((0, "1e-6"), (1, 0), (1, 1)):
+        refusal(partial(fewest_bits, epsilon=target[0], delta=target[1]))
+    asked: dict[str, Any] = {"epsilon": "1/2", "delta": "1e-6"}
+    assert "trials" in refusal(partial(least_probability, trials=100, **asked))
+    assert "grid" in refusal(partial(least_probability, trials=1000, grid=255, **asked))

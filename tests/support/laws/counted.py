@@ -1,4 +1,4 @@
-r"""Tails of laws of counts by mpmath: plain sums, or the Euler-Maclaurin formula for long ones."""
+r"""The Poisson and the binomial law: masses by log gamma, tails by sums or Fourier inversion."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from functools import cache
 
 from mpmath import mp, mpf
 
-from dpcore import Noise
+from dpcore import Binomial, Noise, Poisson
 from tests.support.dpcore.mpmath_precision import Real, real
+from tests.support.laws import inverted
 
 PLAIN_VARIANCE = 1 << 16
 STEEP = Fraction(9, 10)
@@ -19,14 +20,18 @@ STEEP = Fraction(9, 10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    r"""A law on 0, ..., last (None: unbounded), given by log f and its Taylor coefficients."""
+    r"""A law on 0, ..., last (None: unbounded), given by log f and log E[e^(zX)].
+
+    ``saddle(k)`` is the saddle z of log E[e^(zX)] - zk, and the deviation of the tilted law there.
+    """
 
     mean: Fraction
     variance: Fraction
     last: int | None
     ratio: Callable[[int], Fraction]
     log_mass: Callable[[Real], Real]
-    slope: Callable[[int, int], Real]
+    log_moment: Callable[[Real], Real]
+    saddle: Callable[[int], tuple[Real, Real]]
 
     def inside(self, k: int) -> bool:
         return k >= 0 and (self.last is None or k <= self.last)
@@ -66,7 +71,7 @@ def _far(law: Counted, first: int, direction: int, dps: int) -> Real:
     with mp.workdps(dps + 15):
         if law.variance <= PLAIN_VARIANCE or _step(law, first, direction) < STEEP:
             return _plain(law, first, direction)
-        return _euler_maclaurin(law, first, direction)
+        return _inverted(law, first, direction)
 
 
 def _plain(law: Counted, k: int, direction: int) -> Real:
@@ -86,51 +91,19 @@ def _step(law: Counted, k: int, direction: int) -> Fraction:
     return 1 / law.ratio(k - 1) if k > 0 else Fraction(0)
 
 
-def _euler_maclaurin(law: Counted, t: int, direction: int) -> Real:
-    # sum_{j >= 0} g(j) for g(x) = f(t +- x): the integral, g(0)/2, - B_2m/(2m)! g^(2m-1)(0).
-    order = 60
-    lost = mp.dps + 2 * len(str(math.ceil(law.mean + law.variance)))
-    with mp.workdps(lost):
-        sigma = mp.sqrt(real(law.variance))
-        here = law.log_mass(mpf(t))
-        width, height = 4 * sigma, mpf(0)
-        for panel in range(60):
-            piece = mp.quad(
-                lambda x: mp.exp(law.log_mass(t + direction * x) - here),
-                [panel * width, (panel + 1) * width],
-                method="gauss-legendre",
-                maxdegree=6,
-            )
-            height += piece
-            if piece < mp.eps * height:
-                break
-        logs = [mpf(0)] + [law.slope(t, n) * direction**n for n in range(1, order)]
-        series = [mpf(1)]
-        for n in range(1, order):
-            series.append(sum(j * logs[j] * series[n - j] for j in range(1, n + 1)) / n)
-        total = height + mpf(1) / 2
-        for m in range(1, order // 2):
-            term = mp.bernoulli(2 * m) / (2 * m) * series[2 * m - 1]
-            total -= term
-            if abs(term) < mpf(10) ** -mp.dps * total:
-                break
-        return total * mp.exp(here)
-
-
-Function = Callable[[Noise, int], Real]
-
-
-def functions(law_of: Callable[[Noise], Counted]) -> tuple[Function, Function, Function, Function]:
-    r"""Return ``pmf``, ``log_pmf``, ``sf`` and ``cdf`` of a noise."""
-    return (
-        lambda noise, k: pmf(law_of(noise), k),
-        lambda noise, k: log_pmf(law_of(noise), k),
-        lambda noise, k: tail(law_of(noise), k + 1, 1),
-        lambda noise, k: tail(law_of(noise), k, -1),
+def _inverted(law: Counted, first: int, direction: int) -> Real:
+    with mp.workdps(mp.dps + 60):
+        saddle, spread = law.saddle(first)
+    return inverted.integral(
+        lambda z: law.log_moment(direction * z),
+        direction * first,
+        direction * saddle,
+        spread,
+        tail=True,
     )
 
 
-def deviance(part: Fraction, k: Fraction) -> float:
+def _deviance(part: Fraction, k: Fraction) -> float:
     r"""About r ((1 + u) log(1 + u) - u), u = (k - r)/r, for k >= 0."""
     if k == 0:
         return float(part)
@@ -138,3 +111,111 @@ def deviance(part: Fraction, k: Fraction) -> float:
     if abs(u) < 1e-4:
         return float(part) * u * u * (0.5 - u / 6)
     return float(part) * ((1 + u) * (math.log(k) - math.log(part)) - u)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    r"""The interface of a reference module, for a law of counts."""
+
+    NAME: str
+    ROWS: tuple[str, ...]
+    BEYOND: str
+    GRID: list[Noise]
+    law_of: Callable[[Noise], Counted]
+
+    def pmf(self, noise: Noise, k: int) -> Real:
+        return pmf(self.law_of(noise), k)
+
+    def log_pmf(self, noise: Noise, k: int) -> Real:
+        return log_pmf(self.law_of(noise), k)
+
+    def sf(self, noise: Noise, k: int) -> Real:
+        return tail(self.law_of(noise), k + 1, 1)
+
+    def cdf(self, noise: Noise, k: int) -> Real:
+        return tail(self.law_of(noise), k, -1)
+
+    def reach(self, noise: Noise) -> int:
+        return max(1, math.isqrt(math.ceil(self.law_of(noise).variance)))
+
+    def decay(self, noise: Noise, k: int) -> float:
+        law = self.law_of(noise)
+        if abs(k) <= law.mean:
+            return 0.0
+        return deviance(law, abs(k)) if law.last is None or abs(k) < law.last else math.inf
+
+    def smallest(self, noise: Noise, k: int) -> float:
+        law = self.law_of(noise)
+        return deviance(law, k) if law.inside(k) else 0.0
+
+
+def deviance(law: Counted, k: int) -> float:
+    r"""Return about -log P(X = k), relative to that of the mean."""
+    if law.last is None:
+        return _deviance(law.mean, Fraction(k))
+    rest = law.last - law.mean
+    return _deviance(law.mean, Fraction(k)) + _deviance(rest, Fraction(law.last - k))
+
+
+@cache
+def _poisson(noise: Noise) -> Counted:
+    mean = Fraction(noise.parameters["mean"])
+    return Counted(
+        mean=mean,
+        variance=mean,
+        last=None,
+        ratio=lambda k: mean / (k + 1),
+        log_mass=lambda x: x * mp.log(real(mean)) - real(mean) - mp.loggamma(x + 1),
+        log_moment=lambda z: real(mean) * mp.expm1(z),
+        saddle=lambda k: (mp.log(k / real(mean)), mp.sqrt(k)),
+    )
+
+
+@cache
+def _binomial(noise: Noise) -> Counted:
+    n, p = int(noise.parameters["trials"]), Fraction(noise.parameters["probability"])
+
+    def log_mass(x: Real) -> Real:
+        ways = mp.loggamma(n + 1) - mp.loggamma(x + 1) - mp.loggamma(n - x + 1)
+        return ways + x * mp.log(real(p)) + (n - x) * mp.log(real(1 - p))
+
+    def saddle(k: int) -> tuple[Real, Real]:
+        return mp.log(real(k * (1 - p) / ((n - k) * p))), mp.sqrt(real(Fraction(k * (n - k), n)))
+
+    return Counted(
+        mean=n * p,
+        variance=n * p * (1 - p),
+        last=n,
+        ratio=lambda k: (n - k) * p / ((k + 1) * (1 - p)),
+        log_mass=log_mass,
+        log_moment=lambda z: n * mp.log1p(real(p) * mp.expm1(z)),
+        saddle=saddle,
+    )
+
+
+_MEANS = ("1e-9", "1/50", "1/2", 1, "10/3", 50, 401, "4096.5", 10**6, "4194304.3", 2**60, 2**80)
+POISSON = Reference(
+    NAME="poisson",
+    ROWS=("mean=1/50", "mean=10/3", "mean=50", "mean=1000003", "mean=16777216.5", "mean=1e12"),
+    BEYOND="mean=1e60",
+    GRID=[Poisson(mean=mean) for mean in _MEANS],
+    law_of=_poisson,
+)
+BINOMIAL = Reference(
+    NAME="binomial",
+    ROWS=(
+        *("trials=1,probability=1/50", "trials=12,probability=1/3", "trials=268,probability=1/2"),
+        *("trials=5000003,probability=3/10", "trials=1e8,probability=1/3"),
+    ),
+    BEYOND="trials=1e60,probability=1/2",
+    GRID=[
+        Binomial(trials=n, probability=p)
+        for n, p in (
+            *((1, "1/2"), (1, "1/3"), (1, "1e-9"), (2, "999999/1000000"), (12, "1/3")),
+            *((64, "1/2"), (268, "1/2"), (2049, "1/2"), (5000, "1/1000"), (10**6, "1/3")),
+            *((10**8, "1/3"), (2**62, Fraction(1, 2**60)), (2**62, 1 - Fraction(3, 2**60))),
+            *((2**62, "1/2"), (2**80, "1/3"), (2**80 + 1, "1/2"), (2**80, Fraction(5, 2**80))),
+        )
+    ],
+    law_of=_binomial,
+)

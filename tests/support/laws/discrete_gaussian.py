@@ -1,15 +1,15 @@
-r"""The discrete Gaussian law: e^(-k^2/2v) and its sums, plain or by the Euler-Maclaurin formula."""
+r"""The discrete Gaussian law: e^(-k^2/2v) and its sums, plain or by Fourier inversion."""
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
-from functools import cache
 
 from mpmath import mp, mpf
 
 from dpcore import DiscreteGaussian, Noise
 from tests.support.dpcore.mpmath_precision import Real, digits, real
+from tests.support.laws import inverted
 
 NAME = "discrete-gaussian"
 ROWS = (
@@ -61,9 +61,13 @@ def log_pmf(noise: Noise, k: int) -> Real:
 
 
 def sf(noise: Noise, k: int) -> Real:
-    r"""P(X > k) by a plain sum, or by the Euler-Maclaurin formula for large v."""
+    r"""P(X > k) by a plain sum, or by Fourier inversion for large v."""
     v = _sigma_squared(noise)
-    return +(_weight_sum(v, k + 1, mp.dps) / total(v))
+    if v > 10**4 and k < v:
+        return inverted.of_gaussians(1, v, k + 1, tail=True)
+    with digits(mp.dps + 15):
+        found = _plain_sum(v, k + 1) / total(v)
+    return +found
 
 
 def variance(noise: Noise) -> Real:
@@ -82,29 +86,6 @@ def reach(noise: Noise) -> int:
 
 def decay(noise: Noise, k: int) -> float:
     return float(min(k * k / (2 * _sigma_squared(noise)), Fraction(10**9)))
-
-
-@cache
-def _weight_sum(v: Fraction, first: int, dps: int) -> Real:
-    # sum_{k >= first} e^(-k^2/2v), first >= 0, by the shorter of two methods.
-    with digits(dps + 15):
-        if v <= 4000 or first > v:
-            return _plain_sum(v, first)
-        # Euler-Maclaurin at the midpoint a = first - 1/2: the integral minus the corrections
-        # B_2m(1/2)/(2m)! f^(2m-1)(a), with f^(n)(a) = (-1)^n He_n(a/sigma) sigma^-n f(a).
-        sigma = mp.sqrt(real(v))
-        a = mpf(first) - mpf(1) / 2
-        x = a / sigma
-        found = sigma * mp.sqrt(mp.pi / 2) * mp.erfc(x / mp.sqrt(2))
-        height = mp.exp(-x * x / 2)
-        for m in range(1, 80):
-            n = 2 * m - 1
-            hermite = mp.hermite(n, x / mp.sqrt(2)) * mpf(2) ** (-mpf(n) / 2)
-            term = mp.bernpoly(2 * m, mpf(1) / 2) / mp.factorial(2 * m) * hermite / sigma**n
-            found += term * height
-            if abs(term * height) < mp.eps * abs(found) and m > 3:
-                return found
-        raise AssertionError("the second path did not converge")
 
 
 def _plain_sum(v: Fraction, first: int) -> Real:

@@ -55,7 +55,7 @@ def pmf(noise: Noise, k: int) -> Real:
     if _tiny(n, v):
         return +_few(n, v, abs(k) // n + 6, mp.dps)[abs(k)]
     if not _plain(n, v):
-        return +_inverted(n, v, abs(k), mp.dps, tail=False)
+        return inverted.of_gaussians(n, v, abs(k), tail=False)
     bits = _bits(noise, k)
     masses, _ = _powers(n, v, bits)
     return mp.ldexp(mpf(masses[abs(k)]), -bits)
@@ -72,7 +72,7 @@ def sf(noise: Noise, k: int) -> Real:
     if _tiny(n, v):
         return mp.fsum(_few(n, v, (k + 1) // n + 6, mp.dps)[k + 1 :])
     if not _plain(n, v):
-        return +_inverted(n, v, k + 1, mp.dps, tail=True)
+        return inverted.of_gaussians(n, v, k + 1, tail=True)
     bits = _bits(noise, k + 1)
     _, tails = _powers(n, v, bits)
     return mp.ldexp(mpf(tails[k]), -bits)
@@ -139,32 +139,3 @@ def _powers(n: int, v: Fraction, bits: int) -> tuple[list[int], list[int]]:
 
 def _rounded(poly: fmpz_poly, bits: int) -> fmpz_poly:
     return fmpz_poly([int(c) >> bits for c in poly.coeffs()])
-
-
-@cache
-def _inverted(n: int, v: Fraction, k: int, dps: int, *, tail: bool) -> Real:
-    with mp.workdps(dps + 60):
-        rate = real(v)
-        dual = 2 * mp.pi**2 * rate
-        # The term at j is at most e^(-2 pi^2 v (j^2 - |j|)) relative to the largest, for |Im z| <=
-        # pi. On the short piece that matters for wide v they are all below e^-v.
-        reach = 0 if v > 10**4 else 1
-        while reach and reach * (reach + 1) * dual < (dps + 60) * mp.log(10):
-            reach += 1
-        sizes = [mp.exp(-dual * j * j) for j in range(1, reach + 1)]
-        whole = 1 + 2 * sum(sizes)
-        # To the right of the saddle, away from the pole at 0.
-        line = mpf(k) / (n * rate) + (4 / mp.sqrt(n * rate) if tail else 0)
-
-        def log_moment(z: Real) -> Real:
-            # By Poisson summation, M(z) = sum_j e^(v (z + 2 pi i j)^2/2) / sum_j e^(-2 pi^2 v j^2).
-            if not sizes:
-                return n * rate * z * z / 2
-            turn, total = mp.exp(2j * mp.pi * rate * z), mp.mpc(1)
-            for j, size in enumerate(sizes, 1):
-                total += size * (turn**j + turn**-j)
-            return n * (rate * z * z / 2 + mp.log(total / whole))
-
-        spread = mp.sqrt(n * rate) * (1 if v > 1 else mpf(1) / 2)
-    with mp.workdps(dps):
-        return inverted.integral(log_moment, k, line, spread, tail=tail)

@@ -81,20 +81,17 @@ def _tail(v: Fraction, first: int, dps: int) -> Real:
         return total * mp.exp(-real(v))
 
 
+def _inverted(v: Fraction, k: int, *, tail: bool) -> Real:
+    return +_integral(v, k, mp.dps, tail=tail)
+
+
 @cache
-def _line(v: Fraction, k: int, dps: int, *, tail: bool) -> Real:
+def _integral(v: Fraction, k: int, dps: int, *, tail: bool) -> Real:
     with mp.workdps(dps + 60):
         rate = real(v)
-        # To the right of the saddle, away from the pole at 0.
-        line = mp.asinh(k / rate) + (4 / mp.sqrt(rate) if tail else 0)
-
-        def log_moment(z: Real) -> Real:
-            return 2 * rate * mp.sinh(z / 2) ** 2
-
-        spread = mp.sqrt(rate * mp.cosh(line))
+        saddle = mp.asinh(k / rate)
+        spread = mp.sqrt(rate * mp.cosh(saddle))
     with mp.workdps(dps):
-        return inverted.integral(log_moment, k, line, spread, tail=tail)
-
-
-def _inverted(v: Fraction, k: int, *, tail: bool) -> Real:
-    return +_line(v, k, mp.dps, tail=tail)
+        return inverted.integral(
+            lambda z: 2 * rate * mp.sinh(z / 2) ** 2, k, saddle, spread, tail=tail
+        )
