@@ -73,57 +73,39 @@ def count(dataset: int, n: int, rng: np.random.Generator) -> Any:
     return dataset + rng.geometric(0.5, n) - rng.geometric(0.5, n)
 
 
-SOURCE = """
-def count(dataset, n, rng):
-    return dataset + rng.geometric(0.5, n) - rng.geometric(0.5, n)
-"""
+@pytest.fixture
+def shell(audit: Shell) -> Shell:
+    return audit
 
 
 @by_day(1)
 @pytest.mark.parametrize(
     ("words", "asked"),
     [
-        (("-n", 3000), {"runs": 3000}),
         (
-            ("--sequential", "--max-n", 3000, "--feature", "sign", "--baseline", "dkw"),
-            {"sequential": True, "runs": 3000, "features": ["sign"], "baselines": ["dkw"]},
+            ("--sequential", "--feature", "sign", "--baseline", "dkw"),
+            {"sequential": True, "features": ["sign"], "baselines": ["dkw"]},
         ),
-        (
-            ("-n", 3000, "--layers", "replay,sample", "--alpha", "1/3"),
-            {"runs": 3000, "layers": ["sample", "replay"], "confidence": "2/3"},
-        ),
+        (("--layers", "replay,sample"), {"layers": ["sample", "replay"]}),
     ],
-    ids=["plain", "sequential", "layers"],
+    ids=["sequential", "layers"],
 )
 def test_the_json_in_python_is_that_of_the_command(
-    shell: Shell, here: Path, words: tuple[object, ...], asked: dict[str, Any]
+    shell: Shell, words: tuple[object, ...], asked: dict[str, Any]
 ) -> None:
-    (here / "t.py").write_text(SOURCE)
-    answer = shell("t.py:count", "--claim", "epsilon=1/2", "--pair", 0, 1, "--seed", 7, *words,
-                   "--json")  # fmt: skip
-    report = audit.audit("t.py:count", "epsilon=1/2", pair=(0, 1), seed=7, **asked)
+    given = ("half-scale", "-n", 3000, "--seed", 7, "--alpha", "1/3")
+    report = audit.audit("half-scale", runs=3000, seed=7, confidence="2/3", **asked)
+    answer = shell(*given, *words, "--json")
     assert json.loads(report.to_text()) == answer.json
     assert report.refuted is (answer.code == 1)
-    own = json.loads(audit.audit(count, "epsilon=1/2", pair=(0, 1), seed=7, **asked).to_text())
-    assert own == {**answer.json, "target": "count"}
-    other = audit.audit("t.py:count", "epsilon=1/2", pair=(0, 1), seed=8, **asked)
-    assert json.loads(other.to_text()) != answer.json
-
-
-@pytest.fixture
-def shell(audit: Shell) -> Shell:
-    return audit
 
 
 def test_the_text_in_python_is_that_of_the_command(shell: Shell) -> None:
-    answer = shell("half-scale", "-n", 2000, "--seed", 7)
-    assert f"{audit.audit('half-scale', runs=2000, seed=7)}\n" == answer.out
-    # A known law that is also sampled.
+    """For a known law that is also sampled."""
     answer = shell("discrete-laplace:scale=1", "--claim", "epsilon=1", "--pair", 0, 1,
                    "-n", 500, "--seed", 7, "--alpha", ALPHA)  # fmt: skip
-    noise = DiscreteLaplace(scale=1)
     asked: dict[str, Any] = {"runs": 500, "seed": 7, "confidence": 1 - Fraction(str(ALPHA))}
-    report = audit.audit(noise, Claim(epsilon=1), pair=(0, 1), **asked)
+    report = audit.audit(DiscreteLaplace(scale=1), Claim(epsilon=1), pair=(0, 1), **asked)
     assert [layer.layer for layer in report.layers] == ["exact", "sample"]
     assert f"{report}\n" == answer.out
 
@@ -209,28 +191,14 @@ def test_text_and_values_give_equal_specs_that_survive_a_round_trip() -> None:
     assert not any(AuditSpec().given(each.name) for each in fields(AuditSpec))
 
 
-SPEC = """
-target = "half-scale"
-claim = "epsilon=1"
-pairs = [[1, 0], [4, 5]]
-features = ["identity", "sign"]
-runs = 2000
-seed = 7
-alpha = 0.01
-"""
-
-
-def test_a_spec_file_equals_the_options(here: Path, audit: Shell) -> None:
-    (here / "audit.toml").write_text(SPEC)
+def test_options_override_a_spec_file(here: Path, audit: Shell) -> None:
+    asked = 'target = "half-scale"\npairs = [[1, 0], [4, 5]]\nfeatures = ["identity", "sign"]\n'
+    (here / "audit.toml").write_text(f'{asked}claim = "epsilon=1"\nruns = 500\nseed = 7\n')
     (here / "pairs.json").write_text("[[1, 0], [4, 5]]")
     words = ("half-scale", "--claim", "epsilon=1", "--pairs", "pairs.json", "-n", 2000, "--seed", 7,
-             "--feature", "identity", "--feature", "sign", "--alpha", "0.01", "--json")  # fmt: skip
-    found = audit("--spec", "audit.toml", "--json")
+             "--feature", "identity", "--feature", "sign", "--json")  # fmt: skip
+    found = audit("--spec", "audit.toml", "-n", 2000, "--json")
     assert (found.code, found.out) == (1, audit(*words).out)
-    (here / "audit.json").write_text(json.dumps({"target": "half-scale", "runs": 2000, "seed": 7}))
-    assert audit("--spec", "audit.json", "--json").json["runs"] == 2000
-    # Options override the file.
-    assert audit("--spec", "audit.toml", "--seed", 8, "--json").json["seed"] == 8
 
 
 @pytest.mark.parametrize(
@@ -255,14 +223,6 @@ def test_an_invalid_spec_file_gives_a_one_line_error_and_exit_code_2(
     answer = audit("--spec", "audit.toml")
     assert (answer.code, answer.out) == (2, "")
     assert complaint in answer.err
-
-
-def test_each_field_of_a_spec_is_an_option(audit: Shell) -> None:
-    told = audit("--help").out
-    for each in fields(AuditSpec):
-        option = each.metadata["option"]
-        assert option.metavar in told
-        assert all(name in told for name in option.names)
 
 
 def test_the_five_ways_to_start_an_audit_give_the_same_report(here: Path, audit: Shell) -> None:
@@ -428,44 +388,30 @@ def test_figures_and_baselines_describe_the_tested_runs(sequential: bool) -> Non
     assert [finding.name for finding in report.baselines] == ["dkw"]
 
 
-def test_a_failing_target_ends_all_layers() -> None:
-    def fails(dataset: int, rng: np.random.Generator) -> int:
-        raise ValueError("no")
-
-    report = audited(Scalar(spelling="fails", function=fails), "replay", "sample")
-    assert (report.verdict, report.exit_code) == (None, 3)
-    assert [layer.layer for layer in report.layers] == ["sample"]
-
-
-def test_drawn_runs_survive_a_failing_replay() -> None:
+@pytest.mark.parametrize(
+    ("last", "interrupts", "verdict", "code"),
+    [(0, False, None, 3), (1030, False, None, 3), (1500, True, "not_refuted", 130)],
+    ids=["a failure at once", "a failure of the replay", "Ctrl-C in the replay"],
+)
+def test_drawn_runs_survive_a_target_that_stops(
+    last: int, interrupts: bool, verdict: str | None, code: int
+) -> None:
     calls = [0]
 
-    def tired(dataset: int, rng: np.random.Generator) -> int:
+    def stops(dataset: int, rng: np.random.Generator) -> int:
         calls[0] += 1
-        if calls[0] > 1030:
+        if calls[0] > last and interrupts:
+            signal.raise_signal(signal.SIGINT)
+        elif calls[0] > last:
             raise ValueError("no more")
         return dataset + int(rng.integers(100))
 
-    report = audited(Scalar(spelling="tired", function=tired), "replay", "sample", runs=1000)
-    assert (report.verdict, report.exit_code, report.runs) == (None, 3, 1000)
-    assert report.error is not None
-    assert "no more" in report.error.reason
-
-
-def test_ctrl_c_in_a_replay_keeps_the_runs() -> None:
-    calls = [0]
-
-    def stopped(dataset: int, rng: np.random.Generator) -> int:
-        calls[0] += 1
-        if calls[0] == 1500:
-            signal.raise_signal(signal.SIGINT)
-        return dataset + int(rng.integers(100))
-
-    target = Scalar(spelling="stopped", function=stopped)
     with hearing_ctrl_c():
+        target = Scalar(spelling="stops", function=stops)
         report = audited(target, "replay", "sample", runs=1000)
-    assert (report.verdict, report.exit_code, report.runs) == ("not_refuted", 130, 1000)
-    assert report.to_json()["interrupted"] is True
+    assert (report.verdict, report.exit_code, report.runs) == (verdict, code, 1000 * (last > 0))
+    assert report.to_json()["interrupted"] is interrupts
+    assert interrupts or (report.error is not None and "no more" in report.error.reason)
 
 
 def test_the_deadline_applies_to_every_layer() -> None:

@@ -32,7 +32,7 @@ from audit.statistical_tests.multiple_testing import (
     weigh,
     weigh_views,
 )
-from audit.statistical_tests.prequential_fixed_runs_test import Evidence, gather, resolution
+from audit.statistical_tests.prequential_fixed_runs_test import gather, resolution
 from audit.statistical_tests.sample_outcome import Outcome, capped, reported_row
 from tests.alpha_budget import buy_alpha
 from tests.audit.statistical_tests.test_prequential_fixed_runs_test import laplace
@@ -42,13 +42,6 @@ from tests.support.dpcore.refusals import refused
 ALPHA = Fraction(1, 20)
 CURVE = CurveClaim(spelling="discrete-gaussian:sigma_squared=4@1")
 LAPLACE = CurveClaim(spelling="discrete-laplace:scale=2@1")
-
-
-def gaussian(size: int, variance: float, rng: np.random.Generator) -> np.ndarray:
-    """Discrete Gaussian noise, sampled from its masses."""
-    places = np.arange(-60, 61)
-    masses = np.exp(-(places**2) / (2 * variance))
-    return rng.choice(places, size, p=masses / masses.sum())
 
 
 def noisy(runs: int, scale: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -245,58 +238,7 @@ def test_the_mean_wealth_never_grows_at_the_boundary_but_the_largest_would(
     assert max(expected_growth(state, two_answers(right)) for state in states) > 1.05
 
 
-def rejections(level: float, repeats: int) -> int:
-    """The number of audits that refute: three pairs at the boundary, a look after every run."""
-    count = 0
-    for seed in range(repeats):
-        rng = np.random.default_rng(seed)
-        state = watch_views(Claim(epsilon=1), pairs=3)
-        for pair in (0, 1, 2):
-            worlds = draw_worlds(90, rng)
-            state = state.update(pair, [worlds + laplace(90, 1, rng)], worlds)
-        count += state.rejected_at(repr(level)) is not None
-    return count
-
-
-@pytest.mark.nightly
-def test_a_sequential_family_has_its_false_alarm_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    alpha, repeats = buy_alpha("family of e-processes at the boundary", "1e-9"), effort(60, 80)
-    assert stats.binom.sf(rejections(0.32, repeats) - 1, repeats, 0.32) > alpha
-    # The mutant adds the wealths instead of averaging them, a factor of three.
-    monkeypatch.setattr(
-        multiple_testing, "log_mean", lambda paths, _: np.logaddexp.reduce(paths, axis=0)
-    )
-    assert stats.binom.sf(rejections(0.32, repeats) - 1, repeats, 0.32) < alpha
-
-
 # -- a curve compared with a point ----------------------------------------------------------------
-
-
-def audits(
-    claim: Claim | CurveClaim, variance: float, repeats: int, monkeypatch: pytest.MonkeyPatch
-) -> int:
-    """The number of audits of 10,000 runs that refute discrete Gaussian noise of this variance."""
-    # This does not affect the verdict.
-    monkeypatch.setattr(Evidence, "epsilon_lower", lambda *_, **__: 0.0)
-    count = 0
-    for seed in range(repeats):
-        rng = np.random.default_rng(seed)
-        worlds = draw_worlds(10_000, rng)
-        outputs = worlds + gaussian(10_000, variance, rng)
-        view = View(outputs=outputs, worlds=worlds)
-        count += weigh_views([view], claim, ALPHA, seed=seed).verdict == "refuted"
-    return count
-
-
-@pytest.mark.nightly
-def test_a_curve_detects_a_violation_that_one_point_misses(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Standard deviation sqrt(2) in place of 2.
-    alpha = buy_alpha("Gaussian curve: power and false alarms", "1e-9")
-    repeats = effort(8, 25)
-    assert stats.binom.cdf(audits(CURVE, 2, repeats, monkeypatch), repeats, 0.95) > alpha
-    assert stats.binom.sf(audits(CURVE, 4, repeats, monkeypatch) - 1, repeats, 0.05) > alpha
-    point = Claim(epsilon="2.02", delta="1e-5")
-    assert audits(point, 2, effort(3, 6), monkeypatch) == 0
 
 
 NOISY = watch_views(Claim(epsilon=1), pairs=2).update(0, [[1]], np.array([True]))
