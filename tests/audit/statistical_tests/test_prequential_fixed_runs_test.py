@@ -223,7 +223,7 @@ def test_the_bound_is_valid_and_a_plug_in_ratio_is_not() -> None:
     def ours(outputs: np.ndarray, worlds: np.ndarray, seed: int) -> float:
         return gather(outputs, worlds, seed=seed).epsilon_lower()
 
-    repeats = effort(30, 300)
+    repeats = effort(20, 300)
     assert stats.binom.sf(over_claims(ours, repeats) - 1, repeats, 0.05) > alpha
     assert stats.binom.sf(over_claims(plug_in, repeats) - 1, repeats, 0.05) < alpha
 
@@ -262,15 +262,15 @@ def test_the_p_value_of_a_block_agrees_with_scipy(
 @pytest.mark.parametrize("delta", [0, "1/100"])
 def test_epsilon_lower_agrees_with_a_plain_scan(delta: Any) -> None:
     rng = np.random.default_rng(2)
-    worlds = draw_worlds(3000, rng)
-    outputs = worlds + laplace(3000, 1, rng)
-    outputs = np.where(rng.random(3000) < 0.02, 50, outputs)
+    worlds = draw_worlds(2000, rng)
+    outputs = worlds + laplace(2000, 1, rng)
+    outputs = np.where(rng.random(2000) < 0.02, 50, outputs)
     evidence = gather(outputs, worlds, seed=3)
     lower = evidence.epsilon_lower("0.05", delta)
     grid = [float(e) for e in GRID if e <= lower]
     spend = "0.001"  # alpha / 50, as epsilon_lower spends
     assert grid[-1] == lower
-    below = [*grid[:: max(1, len(grid) // 40)], lower]
+    below = [*grid[:: max(1, len(grid) // 15)], lower]
     assert all(evidence.p_value(e, delta, spend=spend) <= 0.05 for e in below)
     beyond = float(GRID[np.searchsorted(GRID, lower, side="right")])
     assert evidence.p_value(beyond, delta, spend=spend) > 0.05
@@ -291,23 +291,18 @@ def test_the_bound_spends_the_same_level_as_the_p_value() -> None:
         assert (max(p) > 0.05) == kept
 
 
-def test_the_coins_are_never_zero() -> None:
+def test_the_randomisation_alone_refutes_nothing() -> None:
     # A coin of 0 would refute without evidence, at levels below 2^-53.
     worlds = draw_worlds(100, np.random.default_rng(0))
     coins = gather(worlds.astype(int), worlds, seed=5).uniforms
     assert (coins == 1.0 - np.random.default_rng(5).random(coins.shape)).all()
-
-
-def test_no_p_value_is_below_the_smallest_normal_float() -> None:
-    evidence = one_block(BINARY, [[10**6, 0, 0], [0, 10**6, 0]], 0.5)
-    assert evidence.p_value("0.1") >= 2.0**-1022
-    assert evidence.epsilon_lower(Fraction(1, 10**400)) == 0.0
-
-
-def test_the_randomisation_alone_refutes_nothing() -> None:
     # Two right guesses and the smallest coins: p is at least q^2. Without guesses, p is 1.
     assert one_block(BINARY, [[1, 0, 0], [0, 1, 0]], 1e-9).p_value(50) == 1.0
     assert one_block(BINARY, [[0, 0, 4], [0, 0, 4]], 1e-9).p_value(0) == 1.0
+    # No p-value is below the smallest normal float.
+    evidence = one_block(BINARY, [[10**6, 0, 0], [0, 10**6, 0]], 0.5)
+    assert evidence.p_value("0.1") >= 2.0**-1022
+    assert evidence.epsilon_lower(Fraction(1, 10**400)) == 0.0
 
 
 def test_gather_is_deterministic_and_learns_from_the_past_only() -> None:
