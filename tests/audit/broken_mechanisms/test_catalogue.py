@@ -23,8 +23,7 @@ from scipy.stats import binom
 from audit import audit
 from audit.broken_mechanisms import ENTRIES, Entry, Layer, Subject, Twin, find, find_subject
 from audit.broken_mechanisms.noise import grid
-from audit.broken_mechanisms.randomised_response import SubsetAsTwoAnswers
-from audit.broken_mechanisms.selection import MEDIAN, median_scores, row_mass
+from audit.broken_mechanisms.selection import row_mass
 from audit.claims import read_claim
 from audit.features.parse_feature import read_feature
 from audit.known_laws.law_file import read_law
@@ -33,12 +32,10 @@ from audit.replay.replay_both import replay
 from audit.replay.replay_report import ReplayReport
 from audit.statistical_tests.multiple_testing import View, weigh_views
 from audit.statistical_tests.prequential_fixed_runs_test import Evidence, gather, resolution
-from audit.targets.target import Known, Shifted
+from audit.targets.target import Shifted
 from audit.targets.target_syntax import read_target
-from dpcore.local import HadamardResponse, LocalHashing
 from dpcore.numbers.enclosure import Enclosure, precision
 from dpcore.numbers.parameter import RationalLike
-from dpcore.selection import Selection
 from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import by_day
 from tests.support.audit.catalogue_laws import (
@@ -366,42 +363,6 @@ def test_the_rarest_branch_is_below_the_resolution_of_a_sample() -> None:
 
 
 # -- exact ---------------------------------------------------------------------------------------
-
-
-def seeded_by_value(value: int) -> dict[Any, Any]:
-    law = LocalHashing(epsilon=1, values=9).law(value)
-    return {each: 9 * law[each] for each in law if each[0] == (5 * value + 2) % 9}  # type: ignore[index]  # a row
-
-
-def twice(value: int) -> dict[Any, Any]:
-    one = HadamardResponse(epsilon=1, values=3).law(value)
-    return {(a, b): one[a] * one[b] for a, b in product(one, repeat=2)}
-
-
-def among_values(values: list[int]) -> dict[Any, Any]:
-    found = np.unique(values)
-    return dict(zip(found.tolist(), MEDIAN.law(median_scores(values, found).tolist()), strict=True))
-
-
-LISTED: dict[str, Callable[[Any], dict[Any, Any]]] = {
-    "subset-as-two-answers": SubsetAsTwoAnswers(epsilon=1, values=6).law,
-    "hashing-seeded-by-value": seeded_by_value,
-    "hadamard-two-coefficients": twice,
-    "permute-and-flip-undivided": lambda scores: dict(
-        enumerate(Selection(epsilon=2, sensitivity=1).law(scores))
-    ),
-    "median-among-values": among_values,
-}
-
-
-@pytest.mark.parametrize("name", LISTED)
-def test_an_entry_with_a_listed_law_is_refuted_by_proof(name: str) -> None:
-    entry = entry_of(name)
-    a, b = (LISTED[name](dataset) for dataset in entry.pair)
-    report = audit(Known(spelling=name, function=entry.run, subject=entry, laws=lambda _: (a, b)))
-    assert (report.verdict, report.layers[0].layer) == ("refuted", "exact")
-    assert report.exact is not None
-    assert report.exact.epsilon.overlaps(entry.true_epsilon)
 
 
 def test_the_twin_of_the_median_has_the_law_of_a_release() -> None:

@@ -17,15 +17,13 @@ from scipy import stats
 from accounting import PoissonSampled, compose
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from audit.claims import Claim
-from audit.statistical_tests.one_run_canaries import curve_refuted, lines_of
 from audit.training import canary_audit as module
-from audit.training.canary_audit import CanaryReport, canaries, planned_guesses
+from audit.training.canary_audit import canaries, planned_guesses
 from dpcore import DiscreteGaussian
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import by_day, effort
-from tests.support.accounting.brute_force import normal_delta
 from tests.support.dpcore.mutants import mutated, rewired
 
 Scores: TypeAlias = NDArray[np.float64]
@@ -55,10 +53,6 @@ def all_or_nothing(coins: Coins, rng: np.random.Generator) -> Scores:
     return coins.astype(np.float64) if rng.random() < 0.1 else response(coins, rng)
 
 
-def gaussian(coins: Coins, rng: np.random.Generator) -> Scores:
-    return coins + rng.normal(size=len(coins))
-
-
 LAWS: dict[str, tuple[Law, str]] = {
     "null, epsilon": (null, "epsilon=0"),
     "null, delta": (null, "epsilon=0,delta=1e-5"),
@@ -66,15 +60,6 @@ LAWS: dict[str, tuple[Law, str]] = {
     "revealing": (revealing, "epsilon=1,delta=0.02"),
     "all or nothing": (all_or_nothing, "epsilon=1,delta=0.1"),
 }
-
-
-def repeated(law: Law, claim: str, judge: Any, *, repeats: int, total: int = 200) -> list[Any]:
-    found = []
-    for repeat in range(repeats):
-        rng = np.random.default_rng([11, repeat])
-        coins = rng.random(total) < 0.5
-        found.append(judge(law(coins, rng), coins, claim, confidence=CONFIDENCE))
-    return found
 
 
 def p_value(hits: int, repeats: int) -> float:
@@ -88,54 +73,14 @@ def test_a_true_claim_is_refuted_at_most_as_often_as_stated(name: str) -> None:
     bought = buy_alpha(f"canaries, {name}", "1e-10")
     law, claim = LAWS[name]
     repeats = effort(40, 1500)
-    reports = repeated(law, claim, canaries, repeats=repeats)
+    reports = []
+    for repeat in range(repeats):
+        rng = np.random.default_rng([11, repeat])
+        coins = rng.random(200) < 0.5
+        reports.append(canaries(law(coins, rng), coins, claim, confidence=CONFIDENCE))
     assert p_value(sum(report.refuted for report in reports), repeats) > bought
     true = 0.0 if claim.startswith("epsilon=0") else 1.0
     assert p_value(sum(report.epsilon_lower > true for report in reports), repeats) > bought
-
-
-def test_a_true_curve_is_refuted_at_most_as_often_as_stated() -> None:
-    bought = buy_alpha("canaries, Gaussian at the boundary", "1e-10")
-    lines = lines_of([(Fraction(k, 10), float(normal_delta(1, k / 10))) for k in range(60)])
-    repeats = effort(400, 6000)
-
-    def refuted(scores: Scores, coins: Coins, claim: str, **given: Any) -> bool:
-        right = canaries_right(scores, coins, 32)
-        return curve_refuted(len(coins), 32, right, lines, 1 - given["confidence"])
-
-    assert p_value(sum(repeated(gaussian, "gdp=1", refuted, repeats=repeats)), repeats) > bought
-    # The mutant: the curve of mu = 0.4 is refuted.
-    lines = lines_of([(Fraction(k, 10), float(normal_delta(0.16, k / 10))) for k in range(60)])
-    assert p_value(sum(repeated(gaussian, "gdp=1", refuted, repeats=400)), 400) < 1e-10
-
-
-def best_guesses(scores: Scores, coins: Coins, claim: str, **given: Any) -> bool:
-    # A mutant that chooses the number of guesses on the coins that it tests.
-    sizes = range(2, len(scores) + 1, 2)
-    right = [canaries_right(scores, coins, size) for size in sizes]
-    level = 1 - given["confidence"]
-    return any(
-        float(stats.binom.sf(v - 1, r, 0.5)) <= level for r, v in zip(sizes, right, strict=True)
-    )
-
-
-def canaries_right(scores: Scores, coins: Coins, size: int) -> int:
-    order = np.argsort(scores)
-    half = size // 2
-    return int((~coins[order[:half]]).sum() + coins[order[-half:]].sum())
-
-
-def test_a_number_of_guesses_chosen_on_the_coins_over_claims() -> None:
-    wrong = sum(repeated(null, "epsilon=0", best_guesses, repeats=60))
-    assert p_value(wrong, 60) < 1e-10
-
-
-def test_a_curve_test_that_omits_delta_over_claims() -> None:
-    def without(scores: Scores, coins: Coins, claim: str, **given: Any) -> CanaryReport:
-        return canaries(scores, coins, claim.partition(",")[0], **given)
-
-    lost = repeated(revealing, "epsilon=1,delta=0.02", without, repeats=25, total=2000)
-    assert p_value(sum(report.refuted for report in lost), 25) < 1e-10
 
 
 def test_ties_are_not_broken_by_the_order_of_the_file() -> None:

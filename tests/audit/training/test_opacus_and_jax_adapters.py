@@ -84,7 +84,6 @@ EPOCHS = {**STATED, "sampling": "fixed"}
         (like.Engine, EPOCHS, {"overlap"}),  # fixed batches are those of shuffled epochs
         (like.OftenerThanCharged, STATED, {"rate", "batch sizes", "record counts", "overlap"}),
         (like.NotFinite, STATED, NOT_FINITE),
-        (like.Unclipped, STATED, {"clipping", "inf and nan"}),
     ],
 )
 def test_a_library_fails_the_checks_of_its_fault(
