@@ -125,28 +125,6 @@ def test_each_form_of_a_callable_and_several_pairs_are_audited() -> None:
         assert (report.refuted, report.pair) == (True, (0, 3))
 
 
-@pytest.mark.parametrize(
-    ("argument", "change"),
-    [
-        ("target", {"target": 5}), ("claim", {"claim": None}),
-        ("relation", {"claim": Claim(epsilon=1), "relation": "add-remove"}),
-        ("pair", {"pair": None}), ("pair", {"pair": ([1], [1, 2])}),
-        ("pairs", {"pairs": [(0, 1)]}), ("pairs", {"pair": None, "pairs": []}),
-        ("search", {"search": "integer:low=0,high=3"}), ("feature", {"features": ["nothing"]}),
-        ("confidence", {"confidence": "0.9", "alpha": "0.1"}),
-        ("runs", {"layers": "replay", "runs": 10}), ("layers", {"layers": "exact"}),
-        ("baseline", {"baselines": ["nothing"]}),
-    ],
-    ids=lambda value: str(value)[:40],
-)  # fmt: skip
-def test_bad_input_is_refused_by_the_name_of_the_argument(
-    argument: str, change: dict[str, Any]
-) -> None:
-    given: dict[str, Any] = {"target": count, "claim": "epsilon=1", "pair": (0, 1), **change}
-    with refused(argument):
-        audit.audit(**given)
-
-
 def test_failures_of_a_target_and_ctrl_c_are_passed_on() -> None:
     def raises(dataset: int) -> int:
         raise KeyError("age")
@@ -166,17 +144,38 @@ def test_failures_of_a_target_and_ctrl_c_are_passed_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("argument", "change"),
     [
-        ("runs", 0), ("runs", "many"), ("runs", 1e13), ("seed", -1), ("jobs", 0), ("jobs", -2),
-        ("jobs", 1.5), ("jobs", True), ("alpha", 1), ("alpha", math.nan), ("alpha", "1e-301"),
-        ("timeout", 0), ("deadline", math.inf), ("relation", "friends"), ("claim", "five"),
-        ("claim", 5), ("pair", 5), ("pairs", []), ("features", "sign"), ("layers", []),
-        ("layers", "sample,sample"), ("resolution", 2), ("sequential", 1), ("sensitivity", -1),
-        ("norm", "l3"), ("tapes", 1), ("changes", 10**7), ("resume", 3),
+        ("target", {"target": 5}), ("relation", {"relation": "friends"}),
+        ("relation", {"claim": Claim(epsilon=1), "relation": "add-remove"}),
+        ("claim", {"claim": None}), ("claim", {"claim": "five"}), ("claim", {"claim": 5}),
+        ("pair", {"pair": None}), ("pair", {"pair": 5}), ("pair", {"pair": ([1], [1, 2])}),
+        ("pairs", {"pairs": [(0, 1)]}), ("pairs", {"pair": None, "pairs": []}),
+        ("search", {"search": "integer:low=0,high=3"}), ("feature", {"features": ["nothing"]}),
+        ("confidence", {"confidence": "0.9", "alpha": "0.1"}),
+        ("runs", {"layers": "replay", "runs": 10}), ("layers", {"layers": "exact"}),
+        ("layers", {"layers": []}), ("layers", {"layers": "sample,sample"}),
+        ("baseline", {"baselines": ["nothing"]}), ("features", {"features": "sign"}),
+        ("runs", {"runs": 0}), ("runs", {"runs": "many"}), ("runs", {"runs": 1e13}),
+        ("seed", {"seed": -1}), ("alpha", {"alpha": 1}), ("alpha", {"alpha": "1e-301"}),
+        ("jobs", {"jobs": 0}), ("jobs", {"jobs": 1.5}), ("jobs", {"jobs": True}),
+        ("timeout", {"timeout": 0}), ("deadline", {"deadline": math.inf}),
+        ("sequential", {"sequential": 1}), ("resume", {"resume": 3}),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:40],
 )  # fmt: skip
+def test_bad_input_is_refused_by_the_name_of_the_argument(
+    argument: str, change: dict[str, Any]
+) -> None:
+    given: dict[str, Any] = {"target": count, "claim": "epsilon=1", "pair": (0, 1), **change}
+    with refused(argument):
+        audit.audit(**given)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("resolution", 2), ("sensitivity", -1), ("norm", "l3"), ("tapes", 1), ("changes", 10**7)],
+)
 def test_an_invalid_field_is_refused_by_name(field: str, value: Any) -> None:
     with refused(field):
         AuditSpec(target="half-scale", **{field: value})
@@ -207,13 +206,7 @@ def test_options_override_a_spec_file(here: Path, audit: Shell) -> None:
         ("target = ", "--spec = audit.toml: is not TOML"),
         ('targett = "x"', "did you mean target?"),
         ('claim = "epsilon=1"', "TARGET: must be given"),
-        ("target = 3", "TARGET = 3: must be given"),
         ('target = "half-scale"\nruns = 0', "-n = 0: must be a whole number"),
-        ('target = "half-scale"\nfeatures = "sign"', "--feature = sign: must be a list"),
-        (
-            'target = "half-scale"\npair = [0, 1]\npairs = [[0, 1]]',
-            "--pairs: is given together",
-        ),
     ],
 )
 def test_an_invalid_spec_file_gives_a_one_line_error_and_exit_code_2(

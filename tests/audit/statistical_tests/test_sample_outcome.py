@@ -190,15 +190,6 @@ def test_runs_that_could_not_refute_the_claim_measure_nothing() -> None:
         assert_private(itself, "epsilon=9", pairs=[(0, 1)], runs=3000, alpha="0.001", seed=7)
 
 
-def test_a_mutant_that_counts_all_runs_as_measured_is_detected(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(Tally, "looked_at", property(lambda tally: tally.runs))
-    assert sample(of(tokens), PLAN).verdict == "nothing_measured"
-    monkeypatch.setattr(Coverage, "blind", False)
-    assert sample(of(tokens), PLAN).verdict == "not_refuted"
-
-
 def named(share: float, *, telling: bool = False) -> Any:
     """Outputs that name the person and never repeat, except for a share of "nothing"."""
 
