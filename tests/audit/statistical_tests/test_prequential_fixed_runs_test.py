@@ -160,8 +160,8 @@ def test_joined_blocks_have_weights_that_depend_on_the_past_only() -> None:
         BINARY, experts=tuple(replace(e, reach=np.zeros(len(e.reach))) for e in BINARY.experts)
     )
 
-    def score(right: int, wrong: int, u: float) -> float:
-        law = stats.binom(right + wrong, 0.25)
+    def score(right: int, wrong: int, u: float, lost: float = 0.0) -> float:
+        law = stats.binom(right + wrong, 0.25 * (1 - lost))
         return float(stats.norm.isf((1 - u) * law.cdf(wrong - 1) + u * law.cdf(wrong)))
 
     loud = [Trial(rule=BINARY, counts=np.array([[r, w, 0], [w, r, 0]]), integral=True)
@@ -177,6 +177,14 @@ def test_joined_blocks_have_weights_that_depend_on_the_past_only() -> None:
         joined = sum(math.sqrt(w) * (rest if z is None else z)
                      for w, z in zip(weights, scores, strict=True))  # fmt: skip
         assert found == pytest.approx(float(stats.norm.sf(joined)), rel=1e-6)
+    # The blocks share the error probability of the bounds on how often a run is guessed.
+    both = Evidence(trials=tuple(loud), uniforms=coins[:2], weights=(1.0, 0.0, 0.0, 0.0, 0.0))
+    joined = sum(
+        math.sqrt(guesses / 34) * score(right, guesses - right, u, 0.02 / 0.0005 ** (1 / guesses))
+        for right, guesses, u in ((10, 12, 0.3), (18, 22, 0.4))
+    )
+    found = both.p_values(math.log(3), "0.02", spend="0.001")["zero cut"]
+    assert found == pytest.approx(float(stats.norm.sf(joined)) + 0.001, rel=1e-6)
 
 
 @given(
