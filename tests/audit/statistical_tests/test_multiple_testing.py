@@ -59,6 +59,11 @@ def test_one_view_of_one_point_equals_the_single_test(text: str, runs: int) -> N
     evidence = gather(outputs, worlds, seed=7)
     assert found.p_value == evidence.p_value(*claim.exact, spend=ALPHA / 50)
     assert (found.verdict == "refuted") == (found.p_value <= ALPHA)
+    if not claim.delta and found.p_value < 1:  # at exactly its own p-value a claim is refuted
+        for level, verdict in ((1, "refuted"), (1 - Fraction(1, 10**9), "not_refuted")):
+            exactly = level * Fraction(found.p_value)
+            view = View(outputs=outputs, worlds=worlds)
+            assert weigh_views([view], claim, exactly, seed=7).verdict == verdict
     bound = evidence.epsilon_lower(ALPHA, claim.delta)
     assert found.epsilon_lower == capped(bound, claim, refuted=found.verdict == "refuted")
     assert found.witness == evidence.followed(*claim.exact)[1]
