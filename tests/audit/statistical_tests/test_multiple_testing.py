@@ -59,11 +59,6 @@ def test_one_view_of_one_point_equals_the_single_test(text: str, runs: int) -> N
     evidence = gather(outputs, worlds, seed=7)
     assert found.p_value == evidence.p_value(*claim.exact, spend=ALPHA / 50)
     assert (found.verdict == "refuted") == (found.p_value <= ALPHA)
-    if not claim.delta and found.p_value < 1:  # at exactly its own p-value a claim is refuted
-        for level, verdict in ((1, "refuted"), (1 - Fraction(1, 10**9), "not_refuted")):
-            exactly = level * Fraction(found.p_value)
-            view = View(outputs=outputs, worlds=worlds)
-            assert weigh_views([view], claim, exactly, seed=7).verdict == verdict
     bound = evidence.epsilon_lower(ALPHA, claim.delta)
     assert found.epsilon_lower == capped(bound, claim, refuted=found.verdict == "refuted")
     assert found.witness == evidence.followed(*claim.exact)[1]
@@ -80,6 +75,16 @@ def test_one_view_of_one_point_equals_the_single_test(text: str, runs: int) -> N
     assert watched.epsilon_lower == capped(bound, claim, refuted=refuted)
     assert (watched.witness, watched.layer.method) == (alone.witness(), "e-process of guesses")
     assert process.rejected_at() == alone.rejected_at()
+
+
+def test_a_claim_is_refuted_at_exactly_its_p_value() -> None:
+    outputs, worlds = noisy(900, 0.7, 900)
+    view, claim = View(outputs=outputs, worlds=worlds), Claim(epsilon="0.5")
+    p_value = Fraction(weigh_views([view], claim, ALPHA, seed=7).p_value or 0)
+    assert 0 < p_value < 1
+    for level in (p_value, p_value * (1 - Fraction(1, 10**9))):
+        found = weigh_views([view], claim, level, seed=7)
+        assert (found.verdict == "refuted") is (level == p_value)
 
 
 def test_one_view_of_a_curve_averages_over_its_points() -> None:

@@ -266,7 +266,7 @@ def test_outputs_that_a_feature_cannot_read_are_not_measured(
         options["allow_constant"] = True
         assert audit(function, f"epsilon={epsilon}", pair=(0.0, 0.25), **options).exit_code == 4
     if function is half:
-        assert report.resolution >= report.coverage[0].unread / report.runs > 0.3
+        assert report.coverage[0].unread > 600
         told = f"for {report.coverage[0].unread:,} outputs that a feature could not read"
         assert told in words(report)
 
