@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 
 from audit.claims import Claim, CurveClaim, read_claim
 from audit.outputs.output_parser import draw_worlds
+from audit.statistical_tests import multiple_testing
 from audit.statistical_tests.anytime_valid_test import watch, watch_curve
 from audit.statistical_tests.event import Witness
 from audit.statistical_tests.multiple_testing import (
     LEADER,
+    FamilyProcess,
     View,
     by_averages,
     holm,
@@ -200,6 +202,35 @@ def test_the_path_is_the_mean_wealth_in_run_order() -> None:
     assert process.e_value == pytest.approx(math.exp(max(0.0, *path)))
     crossed = [i + 1 for i, log_e in enumerate(path) if log_e >= math.log(4)]
     assert process.rejected_at("0.25") == (crossed[0] if crossed else None)
+
+
+def expected_growth(state: FamilyProcess, right: Fraction) -> float:
+    """E[wealth after one more run / wealth before], over both datasets and both answers.
+
+    Each feature reads one of two independent answers of randomised response.
+    """
+    total = 0.0
+    for x, y, world in itertools.product((0, 1), (0, 1), (0, 1)):
+        mass = math.prod(right if answer == world else 1 - right for answer in (x, y)) / 2
+        after = state.update(0, [[x], [y]], np.array([bool(world)]))
+        total += float(mass) * math.exp(after.path[-1] - state.path[-1])
+    return total
+
+
+def test_the_mean_wealth_never_grows_at_the_boundary_but_the_largest_would(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    right, states = Fraction(2, 3), []
+    for seed, runs in enumerate((32, 32, 32, 60, 150)):
+        rng = np.random.default_rng(seed)
+        worlds = draw_worlds(runs, rng)
+        told = [np.where(rng.random(runs) < float(right), worlds, ~worlds) for _ in "xy"]
+        # Each answer by itself is exactly ln 2-DP.
+        start = watch_views(Claim(epsilon=math.log(2)), features=("x", "y"))
+        states.append(start.update(0, [each.astype(int) for each in told], worlds))
+    assert max(expected_growth(state, right) for state in states) <= 1.0
+    monkeypatch.setattr(multiple_testing, "log_mean", lambda paths, _: paths.max(axis=0))
+    assert max(expected_growth(state, right) for state in states) > 1.05
 
 
 NOISY = watch_views(Claim(epsilon=1), pairs=2).update(0, [[1]], np.array([True]))

@@ -18,7 +18,7 @@ from accounting import PoissonSampled, compose
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from audit.claims import Claim
 from audit.training import canary_audit as module
-from audit.training.canary_audit import canaries, planned_guesses
+from audit.training.canary_audit import CanaryReport, canaries, planned_guesses
 from dpcore import DiscreteGaussian
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
@@ -62,6 +62,15 @@ LAWS: dict[str, tuple[Law, str]] = {
 }
 
 
+def repeated(law: Law, claim: str, *, repeats: int, total: int = 200) -> list[CanaryReport]:
+    found = []
+    for repeat in range(repeats):
+        rng = np.random.default_rng([11, repeat])
+        coins = rng.random(total) < 0.5
+        found.append(canaries(law(coins, rng), coins, claim, confidence=CONFIDENCE))
+    return found
+
+
 def p_value(hits: int, repeats: int) -> float:
     # The p-value of the hypothesis that errors have probability at most 1 - CONFIDENCE.
     return float(stats.binom.sf(hits - 1, repeats, 1 - CONFIDENCE))
@@ -73,14 +82,15 @@ def test_a_true_claim_is_refuted_at_most_as_often_as_stated(name: str) -> None:
     bought = buy_alpha(f"canaries, {name}", "1e-10")
     law, claim = LAWS[name]
     repeats = effort(40, 1500)
-    reports = []
-    for repeat in range(repeats):
-        rng = np.random.default_rng([11, repeat])
-        coins = rng.random(200) < 0.5
-        reports.append(canaries(law(coins, rng), coins, claim, confidence=CONFIDENCE))
+    reports = repeated(law, claim, repeats=repeats)
     assert p_value(sum(report.refuted for report in reports), repeats) > bought
     true = 0.0 if claim.startswith("epsilon=0") else 1.0
     assert p_value(sum(report.epsilon_lower > true for report in reports), repeats) > bought
+
+
+def test_a_claim_without_its_delta_is_refuted_too_often() -> None:
+    lost = repeated(revealing, "epsilon=1", repeats=25, total=2000)
+    assert p_value(sum(report.refuted for report in lost), 25) < 1e-10
 
 
 def test_ties_are_not_broken_by_the_order_of_the_file() -> None:
