@@ -75,9 +75,3 @@ def test_each_fault_is_refuted_and_code_without_faults_is_not(
     heads = re.findall(r"^(?:NOT )?REFUTED", done.stdout, re.MULTILINE)
     assert heads == verdicts, done.stdout + done.stderr
     assert done.returncode == int("REFUTED" in verdicts)
-
-
-def test_a_missing_path_prints_the_usage() -> None:
-    done = run()
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "usage: " in done.stderr

@@ -73,7 +73,6 @@ def test_every_field_of_an_entry_is_read() -> None:
     ("old", "new", "key"),
     [
         ('package = "leaky"', "", "package"),
-        ('package = "leaky"', "package = 3", "package"),
         ("runs = 4000", "runs = 0", "runs"),
         ("runs = 4000", "runs = 4000\nruns_more = 1", "runs_more"),
         ("megabytes = 1", "megabytes = 0", "megabytes"),
@@ -88,11 +87,9 @@ def test_every_field_of_an_entry_is_read() -> None:
         ('claim = "epsilon=1"', 'claim = "epsilon=-1"', "epsilon"),
         ('epsilon = "2"', 'epsilon = "1"', "true.epsilon"),
         ('epsilon = "2"', 'epsilon = "2"\ndelta = "0.1"', "true"),
-        ('epsilon = "2"', 'delta = "infinite"', "true.delta"),
         ('["leaky==1.0"]', "[]", "broken.requires"),
         ('["leaky==1.0"]', '["leaky"]', "broken.requires"),
         ('["leaky==1.0"]', '["--index-url=https://example.org"]', "broken.requires"),
-        ('["leaky==1.1"]', '["leaky>1"]', "twin.requires"),
         ("seen = 1.5", "seen = 2.5", "broken.seen"),
         ("seen = 1.5", "seen = -1", "seen"),
         ('code = "output = len"', 'code = "output ="', "broken.code"),
@@ -139,8 +136,6 @@ def test_every_entry_has_its_expected_verdict(audit: Shell, tmp_path: Path) -> N
     [
         ("run", "error: NAME: must be given, or --all"),
         ("run no-such", "error: NAME = no-such: must be an entry"),
-        ("show no-such", "error: NAME = no-such: must be an entry"),
-        ("show", "error: Missing argument 'NAME'"),
         ("run --all opendp-threshold", "error: --all: runs every entry"),
         ("run opendp-threshold --cache a-file", "error: --cache = a-file: must be a folder"),
         ("run opendp-threshold --cache a-file/in", "error: --cache = a-file/in: must be a"),
@@ -185,13 +180,10 @@ def _number(value: float) -> str:
 
 def test_the_page_agrees_with_every_entry() -> None:
     # To print the table for the page: print(page_table(entries())).
-    assert page_table(entries()) in PAGE.read_text(encoding="utf-8")
-
-
-def test_a_changed_figure_on_the_page_is_detected() -> None:
-    first, *others = entries()
+    page, (first, *others) = PAGE.read_text(encoding="utf-8"), entries()
+    assert page_table([first, *others]) in page
     moved = replace(first, broken=replace(first.broken, seen=first.broken.seen / 2))
-    assert page_table([moved, *others]) not in PAGE.read_text(encoding="utf-8")
+    assert page_table([moved, *others]) not in page
 
 
 def peers_shown(found: dict[str, Any], page: str) -> bool:

@@ -73,16 +73,6 @@ def test_a_leader_is_valid_at_the_boundary_but_a_peeking_mutant_is_not(
     assert stats.binom.sf(wrong - 1, repeats, level) < 1e-3
 
 
-@pytest.mark.nightly
-def test_bounds_of_a_family_with_a_leader_are_valid() -> None:
-    alpha, repeats = buy_alpha("bounds of a led family at the boundary", "1e-9"), effort(1, 400)
-    wrong = 0
-    for seed in range(repeats):
-        found = weigh_views(responses(300, 4, seed), Claim(epsilon=1), ALPHA, seed=seed)
-        wrong += found.verdict == "refuted" or any(o.epsilon_lower > 1 for o in found.outcomes)
-    assert stats.binom.sf(wrong - 1, repeats, float(ALPHA)) > alpha
-
-
 def promised_by_hand(trial: Trial, e: int, q: float) -> float | None:
     """The score that an expert predicts for itself, from its guesses and its training runs."""
     guesses = trial.rule.experts[e].guesses(math.log(q / (1 - q)))

@@ -15,7 +15,7 @@ from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import NumberLine, read, read_worlds
 from audit.statistical_tests import event
 from audit.statistical_tests.choose_event import Trial, learn_rule
-from audit.statistical_tests.event import Event, Tally, Witness, witness_of, wording
+from audit.statistical_tests.event import Event, Tally, witness_of, wording
 from audit.statistical_tests.prequential_fixed_runs_test import gather
 from dpcore.errors import InvalidParameter
 from tests.day_and_nightly import effort
@@ -97,16 +97,13 @@ def test_an_event_with_one_signed_zero_names_its_sign(zero: float, words: str) -
     assert "where" not in found.words()
 
 
-def test_nan_and_infinities_have_their_own_cells() -> None:
+def test_nan_infinities_and_unseen_labels_have_their_cells() -> None:
     values = np.array([math.nan, math.inf, -math.inf, 1e300, -1e300, math.nan])
     cells = tally_of(values, [True] * 6).cells()
     found = cells.locate(read(values)).tolist()
-    assert len(set(found[:5])) == 5
-    assert found[0] == found[5]
+    assert (len(set(found[:5])), found[0]) == (5, found[5])
     assert cells.counts[1, found[0]] == 2
-
-
-def test_unseen_labels_share_the_cell_of_labels_seen_once() -> None:
+    # Unseen labels share the cell of labels seen once.
     cells = tally_of(["a", "a", "b", "c"], [False, False, True, True]).cells()
     assert cells.locate(read(["new", "other"])).tolist() == [4, 4]
     assert cells.counts[:, 4].tolist() == [0, 2]
@@ -121,7 +118,7 @@ def test_empty_batches_and_invalid_datasets_are_refused() -> None:
             read_worlds(worlds, 2)
 
 
-@settings(max_examples=effort(8, 1000))
+@settings(max_examples=effort(5, 1000))
 @given(st.integers(0, 30), st.booleans(), st.booleans(), st.floats(0.3, 40))
 def test_the_text_of_a_witness_describes_its_counts(
     seed: int, whole: bool, mixed: bool, scale: float
@@ -155,7 +152,6 @@ def test_counts_are_not_recomputed_from_rates() -> None:
     witness = trial.witness(0, 0.0)
     assert witness is not None
     assert (witness.event, witness.inside_b, witness.runs_b) == ("output >= 1", 29, 100)
-    assert int(29 / 100 * 100) == 28  # a count recomputed from a rate is wrong
 
 
 def test_the_text_of_edge_cases_of_events() -> None:
@@ -172,8 +168,6 @@ def test_the_text_of_edge_cases_of_events() -> None:
         (place,) = line.listed()
         assert place.words == repr(output)
     assert NumberLine.of_floats(np.array([]), "float").integral
-    shown = Witness(event="output in {3}", world="B", inside_a=0, runs_a=5, inside_b=2, runs_b=6)
-    assert shown.to_json()["inside_b"] == 2
 
 
 def test_a_witness_among_huge_integers_describes_its_counts() -> None:

@@ -28,7 +28,6 @@ from audit.statistical_tests.prequential_fixed_runs_test import (
     gather,
     read_claim,
 )
-from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import by_day, effort
 from tests.support.dpcore.refusals import refused
 
@@ -155,77 +154,37 @@ def test_a_block_is_valid_with_delta(level: float, spend: str) -> None:
     assert exact_level(effort(4, 5), cells, p_of, level) <= level + 1e-8
 
 
-def joint_p_values(
-    repeats: int, seed: int, score: Callable[[Evidence, float], float]
-) -> np.ndarray:
-    """P-values at the boundary under adaptive stopping: once ahead, the rule stays silent.
-
-    If silent blocks were left out of the sum, it would stop while it is ahead.
-    """
-    rng = np.random.default_rng(seed)
-    silent = learned([0, 1], [True, False])
+def test_joined_blocks_have_weights_that_depend_on_the_past_only() -> None:
+    """A silent block has weight 0, unless it is the last one, which has the remaining variance."""
     silent = replace(
-        silent, experts=tuple(replace(e, reach=np.zeros(len(e.reach))) for e in silent.experts)
+        BINARY, experts=tuple(replace(e, reach=np.zeros(len(e.reach))) for e in BINARY.experts)
     )
-    found = []
-    for _ in range(repeats):
-        trials: list[Trial] = []
-        ahead = False
-        for _ in range(5):
-            worlds = draw_worlds(12, rng)
-            rule = silent if ahead else BINARY
-            trials.append(Trial.of(rule, read(flips(worlds, 0.75, rng)), worlds))
-            right = sum(int(t.counts[0, 0] + t.counts[1, 1]) for t in trials)
-            runs = 12 * len(trials)
-            ahead = ahead or right - 0.75 * runs > 0.84 * math.sqrt(runs * 0.1875)
-        coins = rng.random((5, len(EXPERTS)))
-        found.append(score(Evidence(trials=tuple(trials), uniforms=coins), math.log(3)))
-    return np.array(found)
 
+    def score(right: int, wrong: int, u: float, lost: float = 0.0) -> float:
+        law = stats.binom(right + wrong, 0.25 * (1 - lost))
+        return float(stats.norm.isf((1 - u) * law.cdf(wrong - 1) + u * law.cdf(wrong)))
 
-def forgetful(evidence: Evidence, epsilon: float) -> float:
-    """A mutant: it omits from the sum the blocks in which the expert makes no guess."""
-    loud = [i for i, t in enumerate(evidence.trials) if t.rule.experts[0].reach.any()]
-    kept = tuple(evidence.trials[i] for i in loud)
-    short = Evidence(trials=kept, uniforms=evidence.uniforms[loud])
-    return alone(short, epsilon)
-
-
-@pytest.mark.nightly
-def test_joined_blocks_are_valid_if_later_rules_depend_on_the_past() -> None:
-    alpha = buy_alpha("prequential: two blocks, adaptive", "1e-9")
-    repeats = effort(500, 1500)
-    found = joint_p_values(repeats, 1, alone)
-    for level in (0.05, 0.2):
-        hits = int((found <= level).sum())
-        assert stats.binom.sf(hits - 1, len(found), level) > alpha / 2
-    hits = int((joint_p_values(repeats, 1, forgetful) <= 0.2).sum())
-    assert stats.binom.sf(hits - 1, repeats, 0.2) < alpha / 2
-
-
-def over_claims(bound: Callable[[np.ndarray, np.ndarray, int], float], repeats: int) -> int:
-    """How often a lower bound exceeds the true epsilon = ln 3 of randomised response."""
-    rng = np.random.default_rng(5)
-    count = 0
-    for seed in range(repeats):
-        worlds = draw_worlds(500, rng)
-        count += bound(flips(worlds, 0.75, rng), worlds, seed) > math.log(3)
-    return count
-
-
-def test_the_bound_is_valid_and_a_plug_in_ratio_is_not() -> None:
-    alpha = buy_alpha("epsilon_lower at the boundary", "1e-9")
-
-    def plug_in(outputs: np.ndarray, worlds: np.ndarray, _: int) -> float:
-        in_a, in_b = (np.mean(outputs[worlds == w] == 1) for w in (False, True))
-        return math.log(in_b / in_a)
-
-    def ours(outputs: np.ndarray, worlds: np.ndarray, seed: int) -> float:
-        return gather(outputs, worlds, seed=seed).epsilon_lower()
-
-    repeats = effort(30, 300)
-    assert stats.binom.sf(over_claims(ours, repeats) - 1, repeats, 0.05) > alpha
-    assert stats.binom.sf(over_claims(plug_in, repeats) - 1, repeats, 0.05) < alpha
+    loud = [Trial(rule=BINARY, counts=np.array([[r, w, 0], [w, r, 0]]), integral=True)
+            for r, w in ((5, 1), (9, 2))]  # fmt: skip
+    none = replace(loud[0], rule=silent)
+    for trials, weights, scores in (
+        ((*loud, none), (12 / 46, 22 / 46, 12 / 46), (score(10, 2, 0.3), score(18, 4, 0.4), None)),
+        ((none, *loud), (0, 12 / 34, 22 / 34), (None, score(10, 2, 0.4), score(18, 4, 0.7))),
+    ):
+        coins = np.repeat([[0.3], [0.4], [0.7]], len(EXPERTS), axis=1)
+        found = alone(Evidence(trials=trials, uniforms=coins), math.log(3))
+        rest = stats.norm.isf(0.7)  # without guesses the p-value of the last block is its coin
+        joined = sum(math.sqrt(w) * (rest if z is None else z)
+                     for w, z in zip(weights, scores, strict=True))  # fmt: skip
+        assert found == pytest.approx(float(stats.norm.sf(joined)), rel=1e-6)
+    # The blocks share the error probability of the bounds on how often a run is guessed.
+    both = Evidence(trials=tuple(loud), uniforms=coins[:2], weights=(1.0, 0.0, 0.0, 0.0, 0.0))
+    joined = sum(
+        math.sqrt(guesses / 34) * score(right, guesses - right, u, 0.02 / 0.0005 ** (1 / guesses))
+        for right, guesses, u in ((10, 12, 0.3), (18, 22, 0.4))
+    )
+    found = both.p_values(math.log(3), "0.02", spend="0.001")["zero cut"]
+    assert found == pytest.approx(float(stats.norm.sf(joined)) + 0.001, rel=1e-6)
 
 
 @given(
@@ -262,15 +221,15 @@ def test_the_p_value_of_a_block_agrees_with_scipy(
 @pytest.mark.parametrize("delta", [0, "1/100"])
 def test_epsilon_lower_agrees_with_a_plain_scan(delta: Any) -> None:
     rng = np.random.default_rng(2)
-    worlds = draw_worlds(3000, rng)
-    outputs = worlds + laplace(3000, 1, rng)
-    outputs = np.where(rng.random(3000) < 0.02, 50, outputs)
+    worlds = draw_worlds(2000, rng)
+    outputs = worlds + laplace(2000, 1, rng)
+    outputs = np.where(rng.random(2000) < 0.02, 50, outputs)
     evidence = gather(outputs, worlds, seed=3)
     lower = evidence.epsilon_lower("0.05", delta)
     grid = [float(e) for e in GRID if e <= lower]
     spend = "0.001"  # alpha / 50, as epsilon_lower spends
     assert grid[-1] == lower
-    below = [*grid[:: max(1, len(grid) // 40)], lower]
+    below = [*grid[:: max(1, len(grid) // 15)], lower]
     assert all(evidence.p_value(e, delta, spend=spend) <= 0.05 for e in below)
     beyond = float(GRID[np.searchsorted(GRID, lower, side="right")])
     assert evidence.p_value(beyond, delta, spend=spend) > 0.05
@@ -291,23 +250,18 @@ def test_the_bound_spends_the_same_level_as_the_p_value() -> None:
         assert (max(p) > 0.05) == kept
 
 
-def test_the_coins_are_never_zero() -> None:
+def test_the_randomisation_alone_refutes_nothing() -> None:
     # A coin of 0 would refute without evidence, at levels below 2^-53.
     worlds = draw_worlds(100, np.random.default_rng(0))
     coins = gather(worlds.astype(int), worlds, seed=5).uniforms
     assert (coins == 1.0 - np.random.default_rng(5).random(coins.shape)).all()
-
-
-def test_no_p_value_is_below_the_smallest_normal_float() -> None:
-    evidence = one_block(BINARY, [[10**6, 0, 0], [0, 10**6, 0]], 0.5)
-    assert evidence.p_value("0.1") >= 2.0**-1022
-    assert evidence.epsilon_lower(Fraction(1, 10**400)) == 0.0
-
-
-def test_the_randomisation_alone_refutes_nothing() -> None:
     # Two right guesses and the smallest coins: p is at least q^2. Without guesses, p is 1.
     assert one_block(BINARY, [[1, 0, 0], [0, 1, 0]], 1e-9).p_value(50) == 1.0
     assert one_block(BINARY, [[0, 0, 4], [0, 0, 4]], 1e-9).p_value(0) == 1.0
+    # No p-value is below the smallest normal float.
+    evidence = one_block(BINARY, [[10**6, 0, 0], [0, 10**6, 0]], 0.5)
+    assert evidence.p_value("0.1") >= 2.0**-1022
+    assert evidence.epsilon_lower(Fraction(1, 10**400)) == 0.0
 
 
 def test_gather_is_deterministic_and_learns_from_the_past_only() -> None:

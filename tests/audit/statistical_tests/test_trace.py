@@ -25,10 +25,8 @@ from audit.statistical_tests.multiple_testing import View
 from audit.statistical_tests.prequential_fixed_runs_test import block_ends, gather
 from audit.statistical_tests.trace import Trace, trace
 from tests.day_and_nightly import by_day
-from tests.support.audit.parse_witness import between, compared, holds, in_event, worded
-from tests.support.dpcore.mutants import mutated, rewired
+from tests.support.audit.parse_witness import in_event, worded
 
-CLAIM = Claim(epsilon=1)
 RUNS = 2000
 HALF_SCALE = next(entry for entry in ENTRIES if entry.name == "half-scale")
 
@@ -41,9 +39,10 @@ def drawn(entry: Entry, runs: int = RUNS, seed: int = 1) -> tuple[Outputs, Any]:
     return join(sides[0], sides[1], worlds, rng), worlds
 
 
-def traced(outputs: Outputs, worlds: Any, claim: Claim = CLAIM, *, watched: bool = False) -> Trace:
+def traced(outputs: Outputs, worlds: Any, *, watched: bool) -> Trace:
     """The trace of an audit of one view."""
-    return trace([View(outputs=outputs, worlds=worlds)], claim, seed=7, watched=watched)
+    views = [View(outputs=outputs, worlds=worlds)]
+    return trace(views, Claim(epsilon=1), seed=7, watched=watched)
 
 
 def retold(witness: Witness, outputs: Outputs, worlds: Any, inside: Any) -> bool:
@@ -72,21 +71,6 @@ def test_an_event_parsed_from_its_text_has_the_counts_of_the_witness(entry: Entr
         assert [cell.covered for cell in at.bins] == [cell.covered for cell in told.bins]
 
 
-def test_a_mutant_parser_that_confuses_signs_is_detected() -> None:
-    outputs, worlds = drawn(HALF_SCALE)
-    witness = gather(outputs, worlds, seed=7).followed(1)[1]
-    assert witness is not None
-    wrong = rewired(
-        holds,
-        between=rewired(
-            between, compared=mutated(compared, '"<=": number <= end', '"<=": number >= end')
-        ),
-    )
-    assert retold(witness, outputs, worlds, in_event(witness.event, outputs))
-    misread = rewired(in_event, holds=wrong)
-    assert not retold(witness, outputs, worlds, misread(witness.event, outputs))
-
-
 anything = st.one_of(
     st.integers(-60, 60),
     st.integers(),
@@ -101,10 +85,9 @@ anything = st.one_of(
 @given(
     st.one_of(
         st.lists(anything, max_size=120),
-        st.lists(st.integers(-200, 200), max_size=300),
         st.lists(st.floats(allow_nan=False), max_size=120),
-        st.lists(st.floats(-1e-310, 1e-310), max_size=120),
-        st.lists(st.floats(1e16, 1.0001e16), max_size=120),
+        st.lists(st.floats(-1e-310, 1e-310), max_size=60),
+        st.lists(st.floats(1e16, 1.0001e16), max_size=60),
     ),
     st.randoms(use_true_random=False),
 )
@@ -129,7 +112,7 @@ def test_every_run_is_in_one_bin(outputs: list[Any], random: Any) -> None:
 
 # -0.0 has a bin of its own, so these inputs exclude it.
 @given(
-    st.lists(st.floats(-1e6, 1e6).map(lambda x: x + 0.0), min_size=50, max_size=300),
+    st.lists(st.floats(-1e6, 1e6).map(lambda x: x + 0.0), min_size=50, max_size=120),
     st.integers(0, 2**32),
 )
 def test_a_number_is_counted_in_the_bin_whose_label_contains_it(
@@ -157,27 +140,22 @@ def test_few_integers_have_a_bin_each_and_many_share_bins() -> None:
     assert stretched.bins[-1].high is None
 
 
-def test_the_last_point_is_the_bound_of_the_report() -> None:
-    outputs, worlds = drawn(HALF_SCALE)
-    for claim in (CLAIM, Claim(epsilon="3")):
-        found = traced(outputs, worlds, claim)
-        evidence = gather(outputs, worlds, seed=7)
-        assert found.points[-1] == (RUNS, evidence.epsilon_lower("0.05"))
-        assert [runs for runs, _ in found.points] == sorted({runs for runs, _ in found.points})
-        assert 12 <= len(found.points) <= 20
-        for runs, bound in found.points[::8]:
-            alone = gather(outputs[:runs], worlds[:runs], seed=7).epsilon_lower("0.05")
-            assert bound <= alone
-
-
-def test_the_anytime_bounds_hold_simultaneously_and_never_fall() -> None:
-    outputs, worlds = drawn(HALF_SCALE)
-    found = traced(outputs, worlds, watched=True)
+@pytest.mark.parametrize("watched", [False, True])
+def test_the_last_point_is_the_bound_of_the_report(watched: bool) -> None:
+    outputs, worlds = drawn(HALF_SCALE, 1000)
+    found = traced(outputs, worlds, watched=watched)
     bounds = [bound for _, bound in found.points]
-    assert found.holds == "together"
-    assert bounds == sorted(bounds)
-    assert found.points[-1] == (RUNS, watch(1).update(outputs, worlds).epsilon_lower())
-    assert 12 <= len(found.points) <= 20
+    runs = [runs for runs, _ in found.points]
+    assert runs == sorted(set(runs))
+    assert 12 <= len(runs) <= 20
+    if watched:  # the bounds hold simultaneously and never fall
+        assert (found.holds, bounds) == ("together", sorted(bounds))
+        assert found.points[-1] == (1000, watch(1).update(outputs, worlds).epsilon_lower())
+        return
+    for runs_so_far, bound in found.points[::8]:
+        alone = gather(outputs[:runs_so_far], worlds[:runs_so_far], seed=7).epsilon_lower("0.05")
+        assert bound <= alone
+    assert found.points[-1] == (1000, gather(outputs, worlds, seed=7).epsilon_lower("0.05"))
 
 
 @pytest.mark.parametrize("watched", [False, True])

@@ -14,11 +14,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-import audit
 from accounting import PoissonSampled, compose
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from audit.claims import Claim
-from audit.statistical_tests.one_run_canaries import curve_refuted, lines_of
 from audit.training import canary_audit as module
 from audit.training.canary_audit import CanaryReport, canaries, planned_guesses
 from dpcore import DiscreteGaussian
@@ -26,7 +24,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import by_day, effort
-from tests.support.accounting.brute_force import normal_delta
 from tests.support.dpcore.mutants import mutated, rewired
 
 Scores: TypeAlias = NDArray[np.float64]
@@ -56,10 +53,6 @@ def all_or_nothing(coins: Coins, rng: np.random.Generator) -> Scores:
     return coins.astype(np.float64) if rng.random() < 0.1 else response(coins, rng)
 
 
-def gaussian(coins: Coins, rng: np.random.Generator) -> Scores:
-    return coins + rng.normal(size=len(coins))
-
-
 LAWS: dict[str, tuple[Law, str]] = {
     "null, epsilon": (null, "epsilon=0"),
     "null, delta": (null, "epsilon=0,delta=1e-5"),
@@ -69,12 +62,12 @@ LAWS: dict[str, tuple[Law, str]] = {
 }
 
 
-def repeated(law: Law, claim: str, judge: Any, *, repeats: int, total: int = 200) -> list[Any]:
+def repeated(law: Law, claim: str, *, repeats: int, total: int = 200) -> list[CanaryReport]:
     found = []
     for repeat in range(repeats):
         rng = np.random.default_rng([11, repeat])
         coins = rng.random(total) < 0.5
-        found.append(judge(law(coins, rng), coins, claim, confidence=CONFIDENCE))
+        found.append(canaries(law(coins, rng), coins, claim, confidence=CONFIDENCE))
     return found
 
 
@@ -88,56 +81,15 @@ def p_value(hits: int, repeats: int) -> float:
 def test_a_true_claim_is_refuted_at_most_as_often_as_stated(name: str) -> None:
     bought = buy_alpha(f"canaries, {name}", "1e-10")
     law, claim = LAWS[name]
-    repeats = effort(60, 1500)
-    reports = repeated(law, claim, canaries, repeats=repeats)
+    repeats = effort(40, 1500)
+    reports = repeated(law, claim, repeats=repeats)
     assert p_value(sum(report.refuted for report in reports), repeats) > bought
     true = 0.0 if claim.startswith("epsilon=0") else 1.0
     assert p_value(sum(report.epsilon_lower > true for report in reports), repeats) > bought
 
 
-def test_a_true_curve_is_refuted_at_most_as_often_as_stated() -> None:
-    bought = buy_alpha("canaries, Gaussian at the boundary", "1e-10")
-    lines = lines_of([(Fraction(k, 10), float(normal_delta(1, k / 10))) for k in range(60)])
-    repeats = effort(400, 6000)
-
-    def refuted(scores: Scores, coins: Coins, claim: str, **given: Any) -> bool:
-        right = canaries_right(scores, coins, 32)
-        return curve_refuted(len(coins), 32, right, lines, 1 - given["confidence"])
-
-    assert p_value(sum(repeated(gaussian, "gdp=1", refuted, repeats=repeats)), repeats) > bought
-    # The mutant: the curve of mu = 0.4 is refuted.
-    lines = lines_of([(Fraction(k, 10), float(normal_delta(0.16, k / 10))) for k in range(60)])
-    assert p_value(sum(repeated(gaussian, "gdp=1", refuted, repeats=400)), 400) < 1e-10
-
-
-def best_guesses(scores: Scores, coins: Coins, claim: str, **given: Any) -> bool:
-    # A mutant that chooses the number of guesses on the coins that it tests.
-    sizes = range(2, len(scores) + 1, 2)
-    right = [canaries_right(scores, coins, size) for size in sizes]
-    level = 1 - given["confidence"]
-    return any(
-        float(stats.binom.sf(v - 1, r, 0.5)) <= level for r, v in zip(sizes, right, strict=True)
-    )
-
-
-def canaries_right(scores: Scores, coins: Coins, size: int) -> int:
-    order = np.argsort(scores)
-    half = size // 2
-    return int((~coins[order[:half]]).sum() + coins[order[-half:]].sum())
-
-
-def test_a_number_of_guesses_chosen_on_the_coins_over_claims() -> None:
-    wrong = sum(repeated(null, "epsilon=0", best_guesses, repeats=60))
-    assert p_value(wrong, 60) < 1e-10
-
-
-def test_a_curve_test_that_omits_delta_over_claims() -> None:
-    def without(scores: Scores, coins: Coins, claim: str, **given: Any) -> CanaryReport:
-        return canaries(scores, coins, claim.partition(",")[0], **given)
-
-    kept = repeated(all_or_nothing, "epsilon=1,delta=0.1", canaries, repeats=20, total=100)
-    lost = repeated(revealing, "epsilon=1,delta=0.02", without, repeats=25, total=2000)
-    assert p_value(sum(report.refuted for report in kept), 20) > 1e-10
+def test_a_claim_without_its_delta_is_refuted_too_often() -> None:
+    lost = repeated(revealing, "epsilon=1", repeats=25, total=2000)
     assert p_value(sum(report.refuted for report in lost), 25) < 1e-10
 
 
@@ -249,29 +201,19 @@ def test_numbers_of_guesses_are_planned_from_the_least_that_can_refute() -> None
 
 def test_numbers_of_guesses_share_the_level() -> None:
     # Randomised response at epsilon = 1: all scores are equally informative.
-    found = {"ours": 0, "every": 0, "few": 0}
-    for repeat in range(effort(5, 60)):
+    for repeat in range(effort(2, 60)):
         rng = np.random.default_rng([5, repeat])
         coins = rng.random(1000) < 0.5
         scores = response(coins, rng)
         report = canaries(scores, coins, "epsilon=0.73", confidence="0.95")
-        every = canaries(scores, coins, "epsilon=0.73", confidence="0.95", guesses=1000)
-        few = canaries(scores, coins, "epsilon=0.73", confidence="0.95", guesses=62)
         assert [size for size, _, _ in report.tried] == [62, 250, 1000]
         assert (report.guesses, report.right, report.epsilon_lower) in report.tried
         each = [
-            canaries(scores, coins, "epsilon=0.73", confidence=1 - alpha, guesses=size)
-            for size, alpha in (
-                (62, Fraction(1, 40)),
-                (250, Fraction(1, 80)),
-                (1000, Fraction(1, 80)),
-            )
+            canaries(scores, coins, "epsilon=0.73", confidence=1 - Fraction(1, part), guesses=size)
+            for size, part in ((62, 40), (250, 80), (1000, 80))
         ]
         assert report.refuted == any(one.refuted for one in each)
         assert report.epsilon_lower == max(one.epsilon_lower for one in each)
-        for name, one in (("ours", report), ("every", every), ("few", few)):
-            found[name] += one.refuted
-    assert found["ours"] >= 0.9 * found["every"] > 2 * found["few"]
 
 
 @pytest.mark.parametrize(
@@ -281,7 +223,6 @@ def test_numbers_of_guesses_share_the_level() -> None:
         ([[1.0]], [[1]], {}, "scores"),
         (["x"], [1], {}, "scores"),
         ([10**400, 1], [0, 1], {}, "scores"),
-        ([1j, 1], [0, 1], {}, "scores"),
         (np.ma.array([1.0, 2.0], mask=[True, False]), [0, 1], {}, "masked"),
         (pd.Series([1.0, 2.0], [1, 0]), pd.Series([0, 1]), {}, "index of scores"),
         ([1.0, math.nan], [0, 1], {}, r"scores\[1\]"),
@@ -291,10 +232,8 @@ def test_numbers_of_guesses_share_the_level() -> None:
         ([0.0] * 1000, [1] * 800 + [0] * 200, {}, "fair coins"),
         ([1.0, 2.0], [0, 1], {"claim": "epsilon=-1"}, "epsilon"),
         ([1.0, 2.0], [0, 1], {"claim": "nonsense"}, "claim"),
-        ([1.0, 2.0], [0, 1], {"claim": 3}, "claim"),
         ([1.0, 2.0], [0, 1], {"confidence": 1}, "confidence"),
         ([1.0, 2.0], [0, 1], {"guesses": 3}, "guesses"),
-        ([1.0, 2.0], [0, 1], {"guesses": 2.5}, "guesses"),
         ([1.0, 2.0], [0, 1], {"guess": "all"}, "guess"),
         ([1.0, 2.0], [0, 1], {"relation": "x"}, "relation"),
         ([1.0, 2.0], [0, 1], {"seed": -1}, "seed"),
@@ -316,6 +255,5 @@ def test_the_report_has_consistent_numbers() -> None:
     assert sum(cell[2] + cell[3] for cell in found["histogram"]) == 2000
     assert [size for size, _ in found["trace"]][-1] == 2000
     assert Fraction(found["at_delta"]) == Fraction(1, 100_000)
-    assert audit.canaries is canaries
     assert str(report).startswith(("REFUTED", "NOT REFUTED"))
     assert str(report).count("assumed") == len(found["assumptions"])

@@ -16,9 +16,10 @@ from typing import Any, Final, TypeAlias
 import mpmath
 from mpmath import mp, mpf
 
-from dpcore import DiscreteLaplace, SeededRng
+from dpcore import DiscreteLaplace, SeededRng, read_noise
 from tests.support.accounting.brute_force import binomial, worse
 from tests.support.dpcore.protocol_laws import summed
+from tests.support.laws import second
 
 Masses: TypeAlias = dict[Any, Any]
 Law: TypeAlias = Callable[[Any], Masses]
@@ -81,13 +82,14 @@ def wrapped_noise(value: int) -> Masses:
     return {value + k: mass for k, mass in wrapped_sum(0).items()}
 
 
+def around(noise: str, reach: int, step: int = 1) -> Law:
+    """A value in steps plus noise, by the reference of its law."""
+    masses = {k: second(read_noise(noise), "pmf", k) for k in range(-2 * reach, 2 * reach + 1)}
+    return lambda value: {k: masses[k - step * value] for k in range(-reach, reach + 1)}
+
+
 def gaussian(sigma_squared: int, step: int, reach: int) -> Law:
-    """A value in steps plus discrete Gaussian noise."""
-    window = range(-reach, reach + 1)
-    density = [mpmath.exp(-mpf(k * k) / (2 * sigma_squared)) for k in window]
-    total = mpmath.fsum(density)
-    noise = {k: mass / total for k, mass in zip(window, density, strict=True)}
-    return lambda value: {k + step * value: mass for k, mass in noise.items()}
+    return around(f"discrete-gaussian:sigma_squared={sigma_squared}", reach, step)
 
 
 def rounded(scale: Any) -> Law:
@@ -154,18 +156,6 @@ def wrapped_messages(value: int) -> Masses:
     """Laplace noise of scale 1, mod 43."""
     turns = range(-4, 5)
     return {k: mpmath.fsum(laplace(k - value + 43 * turn, 1) for turn in turns) for k in range(43)}
-
-
-def skellam(variance: int) -> Law:
-    """Skellam noise from four users, with four steps per unit."""
-
-    def law(value: int) -> Masses:
-        return {
-            k: mpmath.exp(-variance) * mpmath.besseli(abs(k - 4 * value), variance)
-            for k in range(-60, 65)
-        }
-
-    return law
 
 
 def ordered_bits(value: int) -> Masses:
@@ -252,8 +242,8 @@ LAWS: Final[dict[str, Law]] = {
     "arms": vector(1, 4),
     "order-kept": ordered_bits,
     "binary-shuffle": shuffled_bits,
-    "skellam-mean-as-variance": skellam(8),
-    "skellam-sum": skellam(16),
+    "skellam-mean-as-variance": around("skellam:variance=8", 64, 4),
+    "skellam-sum": around("skellam:variance=16", 64, 4),
     "dropout-blind": half_of_the_noise,
     "dropouts-counted": half_of_the_noise,
     "shuffled-polya": multiset_of_shares,
@@ -268,7 +258,7 @@ GROWING: Final[dict[str, Callable[[int], Any]]] = {
     # |ln ratio| = k + 1/2 at output -k.
     "gaussian-as-pure": within(gaussian(1, 1, 60)),
     # Ratios of Bessel functions, which grow like (m/v)^4.
-    "skellam-mean-as-variance": within(skellam(8)),
+    "skellam-mean-as-variance": within(around("skellam:variance=8", 64, 4)),
 }
 r"""For an entry of infinite epsilon without a revealing outcome: the epsilon within a reach."""
 

@@ -16,6 +16,7 @@ from tests.support.audit.catalogue_laws import LAWS as FIRST
 from tests.support.audit.catalogue_laws import (
     Law,
     Masses,
+    around,
     laplace,
     laplace_upto,
     number,
@@ -472,19 +473,9 @@ def in_eighths(amount: float) -> Masses:
     return {k / 8: laplace(k - steps, 80) for k in range(-400, 409)}
 
 
-def staircase(step: int, plateau: int) -> Law:
-    """One integer plus staircase noise of epsilon = 1: a step has 1/e of the mass of the last."""
-
-    def weight(k: int) -> Any:
-        return mpmath.exp(-sum(abs(k) >= plateau + step * j for j in range(60)))
-
-    whole = 2 * plateau - 1 + 2 * step / (mpmath.e - 1)
-    return lambda value: {k: weight(k - value) / whole for k in range(-80, 84)}
-
-
 LAWS: Final[dict[str, Law]] = FIRST | {
-    "staircase": staircase(3, 2),
-    "staircase-narrow-steps": staircase(2, 1),
+    "staircase": around("staircase:epsilon=1,sensitivity=3,plateau=2", 80),
+    "staircase-narrow-steps": around("staircase:epsilon=1,sensitivity=2,plateau=1", 80),
     "noisy-max": largest_index(2),
     "noisy-max-value": largest_count,
     "noisy-max-half-noise": largest_index(1),

@@ -135,13 +135,6 @@ class OftenerThanCharged(Engine):
         return 1 / (len(loader) - 1)
 
 
-class Unclipped(Engine):
-    """Broken: clips no gradient."""
-
-    def clipped(self, gradients: Any, clip: float) -> Any:
-        return gradients
-
-
 def modules(engine: type[Engine]) -> dict[str, Any]:
     """The modules that the step imports, by name."""
     return {

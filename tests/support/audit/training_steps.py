@@ -182,27 +182,11 @@ class LaplaceNoise(Right, fails="noise"):
         return rng.laplace(scale=SIGMA * CLIP / np.sqrt(2), size=size)
 
 
-class SeededNoise(Right, fails="noise"):
-    """Broken: the same noise at every step."""
-
-    def noise(self, size: int, rng: np.random.Generator) -> Floats:
-        return np.random.default_rng(0).normal(scale=SIGMA * CLIP, size=size)
-
-
-class LayerWithoutNoise(Right, fails="coordinates"):
-    """Broken: one coordinate in two hundred has no noise."""
-
-    def noise(self, size: int, rng: np.random.Generator) -> Floats:
-        found = super().noise(size, rng)
-        found[-1] = 0.0
-        return found
-
-
-class QuietLayer(LayerWithoutNoise, fails="coordinates"):
+class QuietLayer(Right, fails="coordinates"):
     """Broken: one coordinate in two hundred has a quarter of the noise."""
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
-        found = Right.noise(self, size, rng)
+        found = super().noise(size, rng)
         found[-1] /= 4
         return found
 
@@ -300,13 +284,6 @@ class ClippedByLayer(Right, fails="clipping"):
     def clipped(self, gradients: Floats) -> Floats:
         halves = np.split(gradients, 2, axis=1)
         return np.concatenate([super(ClippedByLayer, self).clipped(half) for half in halves], 1)
-
-
-class ClippedTogether(Right, fails="clipping"):
-    """Broken: the sum is clipped instead of each gradient."""
-
-    def clipped(self, gradients: Floats) -> Floats:
-        return gradients
 
 
 class InfAndNan(Right, fails="inf and nan"):
