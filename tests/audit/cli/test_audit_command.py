@@ -20,7 +20,6 @@ from audit.cli.commands import commands
 from audit.formats.result import json_schema
 from audit.report.audit_report import AuditReport
 from audit.targets.target_syntax import _AUDITS
-from tests.day_and_nightly import by_day
 from tests.support.audit.command import ALPHA, START, Shell, arguments, at
 
 # -- verdicts and exit codes ------------------------------------------------------------------
@@ -192,7 +191,6 @@ def test_a_misspelt_subcommand_is_suggested() -> None:
     assert {*_AUDITS, "run"} == {*vars(get_command(commands))["commands"]}
 
 
-@by_day(15)
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
