@@ -105,7 +105,8 @@ def test_a_state_file_of_another_experiment_is_refused_by_name(
         case "recipe":
             monkeypatch.setattr("bandits.experiments.runner.RECIPE", "dpcore-bandit-cell/0")
         case "dpcore" | "numpy":
-            versions = {each: version(each) for each in ("dpcore", "numpy", "scipy")} | {name: "0.0"}
+            versions = {each: version(each) for each in ("dpcore", "numpy")}
+            versions[name] = "0.0"
             monkeypatch.setattr("bandits.experiments.runner.version", versions.__getitem__)
         case _:
             change = {"checkpoints": (501,)} if name == "horizon" else {}
