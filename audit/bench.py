@@ -114,7 +114,7 @@ class BenchRow:
 
     @property
     def sampled(self) -> bool:
-        r"""Whether sampling tests the entry; samples do not reveal the bugs of other entries."""
+        r"""Whether the entry is tested by sampling, which cannot reveal the bugs of all entries."""
         return self.entry.layer in {Layer.SAMPLE, Layer.TIME}
 
     def cases(self) -> Iterator[Case]:
@@ -192,7 +192,7 @@ class Bench(Result):
 
     @property
     def chance(self) -> float:
-        r"""P(Bin(n, alpha) >= j) for j refuted twins of the n that were sampled."""
+        r"""P(Bin(n, alpha) >= j), where j of the n sampled twins are refuted."""
         from scipy.stats import binom
 
         sampled = len(self.sampled_twins)

@@ -84,7 +84,7 @@ def header(path: Path, target: Target, plan: Plan, search: SearchResult | None) 
     try:
         pairs = encode(list(plan.pairs))
     except Unstorable as error:
-        reason = f"a dataset of type {error} cannot be stored without loss"
+        reason = f"a dataset of type {error} cannot be stored without loss: omit --resume"
         raise refused(path, reason) from None
     fields = {
         "schema": SCHEMA,
@@ -113,7 +113,8 @@ def _content(path: Path, feature: Feature) -> str | None:
     try:
         return digest_of(files)
     except OSError as error:
-        reason = f"feature {feature.name}: {error.filename}: {error.strerror or error}"
+        file, why = error.filename, error.strerror or error
+        reason = f"the file {file} of feature {feature.name} cannot be read: {why}"
         raise refused(path, reason) from None
 
 

@@ -83,9 +83,10 @@ _CHANCE: Final = 4.0  # two standard deviations, squared
 
 @dataclass(slots=True, kw_only=True)
 class OnlineLearner:
-    r"""A learner: the runs so far, the fitted models, and the candidates' scores of later runs.
+    r"""Learns scores of outputs from earlier runs, and scores later runs.
 
-    ``models`` maps each number of training runs to the scores learned from these runs, by name.
+    ``models`` maps each number of training runs to the scores learned from these runs, by name
+    (:data:`LEARNERS`).
     """
 
     models: dict[int, dict[str, Score]] = field(default_factory=dict)

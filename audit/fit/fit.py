@@ -208,10 +208,15 @@ def fit(  # noqa: PLR0913 - what is fitted, how far, and for how long
     r"""Test whether ``sampler`` draws from ``noise``, with ``runs`` draws (at most ``runs`` if
     ``sequential``).
 
-    A sampler is a function f(n, rng) that returns n integers (rng is a numpy Generator), a function
-    f(rng) or f() that returns one integer, a :class:`Noise`, a mapping from integers to masses, or
-    an object with scipy's method ``rvs(size=, random_state=)``. If the sampler fails, the report
-    contains ``error`` and no verdict. ``target`` is the name of the sampler in the report.
+    A sampler is one of:
+
+    - a function f(n, rng) that returns n integers, where rng is a numpy Generator;
+    - a function f(rng) or f() that returns one integer;
+    - a :class:`Noise`, or a mapping from integers to masses;
+    - an object with scipy's method ``rvs(size=, random_state=)``.
+
+    If the sampler fails, the report contains ``error`` and no verdict. ``target`` is the name of
+    the sampler in the report.
 
     The probability of a false alarm, over the draws and the simulations, is at most ``alpha``. A
     random ``seed`` is chosen if none is given; the report states it. Fits of several samplers to

@@ -71,8 +71,9 @@ class Written:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Name:
-    r"""The identity of an output that its text does not determine: an array, or an output that
-    contains an object of a class with its own ``==``.
+    r"""An identity that consists of a text and objects.
+
+    It is used for an array, and for an output that contains an object whose class defines ``==``.
     """
 
     text: str

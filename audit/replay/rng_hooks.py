@@ -164,7 +164,7 @@ class Session:
         return returned
 
     def seeded(self, kind: str, seed: Any) -> Stream | None:
-        r"""A reader for a generator with this ``seed``, or None if it is not to be replayed."""
+        r"""A reader of the tape for a generator with this ``seed``; None if it draws as usual."""
         tape = self.tape
         if tape is None:
             return None

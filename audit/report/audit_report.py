@@ -131,7 +131,7 @@ class AuditReport(AuditRecord):
             proven = None if self.exact is None else self.exact.epsilon.lower_float
             rows = [(*self.claim.exact, self.epsilon_lower if proven is None else proven)]
         if not rows:
-            raise InvalidParameter("plot", ABSENT, "needs a tested point of the claim")
+            raise InvalidParameter("plot", ABSENT, "no point of the claim was tested")
         return plot_points(rows, ax, title=f"{self.target}: {self.headline}")
 
     def summary(self) -> Iterator[tuple[str, object]]:

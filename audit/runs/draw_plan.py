@@ -117,8 +117,9 @@ _PROBES: Final = 8
 
 
 class Stream(IntEnum):
-    r"""The random streams of an audit, by purpose. Changing a number changes the draws of every
-    seed.
+    r"""The random streams of an audit, by purpose.
+
+    Changing one of these numbers changes the draws of every audit.
     """
 
     WORLDS = 0

@@ -102,10 +102,10 @@ def weigh(
     An outcome is marked ``refuted`` at the level of the whole audit: for any set of true claims,
     P(one of them is marked) <= alpha. The bounds ``epsilon_lower`` hold together with probability
     1 - alpha: each uses its part of alpha, divided by the number of distinct deltas. The outcomes
-    of leaders follow those of all views. ``resolution`` is the worst over all views, each at its
-    best point, except scores and views in which nothing could be measured (``coverage``).
-    ``models`` contains the models of each view, which describe the event of a learned score. The
-    choice of views must not depend on their runs.
+    of leaders follow those of all views. ``resolution`` is the worst resolution of a view, where
+    the resolution of a view is that at its best point; learned scores and views that measured
+    nothing (``coverage``) are omitted. ``models`` contains the models of each view, which describe
+    the event of a learned score. The choice of views must not depend on their runs.
     """
     level, points = rational("alpha", alpha), family.claim.points
     found = family.judged(level)
@@ -184,9 +184,14 @@ def _layer(kind: str, tests: int) -> LayerRun:
 class FixedFamily:
     r"""The evidence of all views, and then of the leaders, for numbers of runs fixed beforehand.
 
-    The fields list the views and then the leaders: ``tests`` their (pair, feature), ``parts`` their
-    parts of the level, which sum to 1, and ``followed`` the indices of the views whose trials their
-    ``evidence`` contains. A view follows only itself; a leader may follow several views.
+    Each of these fields has one entry for each view, and then one for each leader:
+
+    - ``tests``: the pair and the feature;
+    - ``parts``: the parts of the level, which sum to 1;
+    - ``evidence``: the evidence;
+    - ``followed``: the indices of the views whose trials the evidence contains: for a view only its
+      own index, for a leader those of the views that it may follow.
+
     ``learned`` states for each view whether it is a learned score.
     """
 
@@ -210,8 +215,9 @@ class FixedFamily:
     def p_value(self, test: int, point: Claim, level: Fraction) -> float:
         r"""The p-value of one test of one claimed point.
 
-        The test's bounds on how often it guesses use up a share of its part of ``level``, and the
-        p-value is never below that share.
+        If delta > 0, the test needs bounds on the probability of a guess. These bounds use the
+        fraction 1/:data:`BERGER_BOOS_SHARE` of the test's share of ``level``, and the p-value is
+        never below that fraction of the share.
         """
         share = level * self.parts[test] / len(self.claim.points)
         return self.evidence[test].p_value(*point.exact, spend=share / BERGER_BOOS_SHARE)

@@ -255,7 +255,7 @@ def source_of(function: Callable[..., Any] | None) -> str | None:
 
 
 def content_of(target: Target) -> str | None:
-    r"""A digest of the source file of a target, or None if it has none.
+    r"""A digest of the source file of a target, or None if there is no such file.
 
     For a program, the digest covers the executable and the arguments that name files. Files that
     the source imports, and data files, are not included.
