@@ -51,7 +51,7 @@ _ALL: Final = (
 class Claim:
     r"""The claim that a mechanism M is (epsilon, delta)-differentially private.
 
-    It means that P(M(D) in S) <= e^epsilon P(M(D') in S) + delta for all events S and all
+    The claim means that P(M(D) in S) <= e^epsilon P(M(D') in S) + delta for all events S and all
     neighbouring datasets D and D'.
 
     >>> print(Claim.read("epsilon=1/2,delta=1e-6"))

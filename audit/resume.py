@@ -173,7 +173,7 @@ _MOST_RUNS: Final = 10**12
 class State:
     r"""An open state file: the stored blocks, and the stored failure of the target or None.
 
-    ``closed`` is the reason if no further block can be stored, otherwise None.
+    ``closed`` is the reason why no further block can be stored, or None.
     """
 
     path: Path

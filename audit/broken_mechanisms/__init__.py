@@ -88,7 +88,7 @@ class Subject:
     def claim(self, relation: Relation | str | None = None) -> Claim | CurveClaim:
         r"""Return the claimed curve or, without one, the point (``epsilon``, ``delta``).
 
-        ``relation`` replaces the relation of the subject, if it is given.
+        ``relation``, if given, replaces the relation of the subject.
         """
         of = relation or self.relation
         if self.curve is not None:

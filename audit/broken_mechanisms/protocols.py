@@ -4,10 +4,10 @@ Most mechanisms here are protocols of dpcore with one wrong step: noise, encodin
 analyzer are production code, called once for all runs. A dataset is the value of one user; all
 other users have the value 0.
 
-If each of m parties draws a share X - Y with independent X, Y ~ Polya(1/m, beta), the sum of the
-shares is discrete Laplace of scale 1/ln(1/beta). :func:`polya` draws X and Y as Poisson variables
-whose mean is Gamma(1/m) times the odds beta/(1 - beta), in floating point: it is a simulation, not
-an exact sampler.
+Suppose each of m parties draws a share X - Y with independent X, Y ~ Polya(1/m, beta). Then the sum
+of the shares is discrete Laplace of scale 1/ln(1/beta). :func:`polya` draws X and Y as Poisson
+variables whose mean is Gamma(1/m) times the odds beta/(1 - beta). It uses floating point, so it is
+a simulation and not an exact sampler.
 """
 
 from __future__ import annotations

@@ -83,8 +83,8 @@ def sparse_vector_value(
     r"""The number of answers before the first that reaches the threshold, and its noisy value.
 
     The comparison is Algorithm 1 with c = 1. By default a quarter of epsilon is spent on the
-    threshold (scale 4), a quarter on the answers (scale 8), and half on the release of the value,
-    with new noise of scale ``fresh`` = 2.
+    threshold (scale 4) and a quarter on the answers (scale 8). Half of epsilon is spent on the
+    release of the value, with new noise of scale ``fresh`` = 2.
     """
     reached = _reached(answers, scales, n, rng)[1]
     return _first(np.asarray(answers) + laplace(fresh, reached.shape, rng), reached)

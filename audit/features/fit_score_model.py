@@ -213,9 +213,9 @@ class Score:
     r"""A learned score: larger values favour dataset B.
 
     The score is the sum of weight * step function over all columns and of slope * (x - center) over
-    all coordinates, where a coordinate that is a flag or not a number contributes 0. ``most`` lists
-    the columns with the largest influence on the score, with their shares of it. The sum is rounded
-    to multiples of ``unit``, unless ``unit`` is 0.
+    all coordinates x. A coordinate that is a flag or not a number contributes 0. The sum is rounded
+    to multiples of ``unit``, unless ``unit`` is 0. ``most`` lists the columns with the largest
+    influence on the score, with their shares of this influence.
     """
 
     reader: Reader

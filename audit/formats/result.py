@@ -416,8 +416,8 @@ def _type(annotation: ast.expr) -> dict[str, Any]:
 class Statement:
     r"""The text of a report, which every view of the report shows.
 
-    It consists of the verdict in capitals, a sentence about the subject, and rows (name, value).
-    ``style`` is the style of the verdict on a terminal.
+    The text consists of the verdict in capitals, a sentence about the subject, and rows (name,
+    value). ``style`` is the style of the verdict on a terminal.
     """
 
     verdict: str

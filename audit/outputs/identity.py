@@ -311,7 +311,7 @@ def _number_text(dtype: np.dtype[Any]) -> str:
 def type_text(dtype: np.dtype[Any]) -> str:
     r"""The text of a dtype, cached for numbers, because numpy computes it anew for each value.
 
-    It is not cached for records: two record types may be equal but have different texts.
+    The text is not cached for records: two record types may be equal but have different texts.
     """
     return _number_text(dtype) if dtype.kind in "biufc" else str(dtype)
 

@@ -1,8 +1,8 @@
 r"""Isolated environments for pinned packages: ``python -m venv`` and ``pip``.
 
-Each environment is a folder in the cache directory, named after its packages. It is complete if it
-contains a marker file, which is written last. Packages are installed from the index for which pip
-is configured. A whole audit uses one process in its environment.
+Each environment is a folder in the cache directory, named after its packages. An environment is
+complete if it contains a marker file, which is written last. Packages are installed from the index
+for which pip is configured. A whole audit uses one process in its environment.
 """
 
 from __future__ import annotations

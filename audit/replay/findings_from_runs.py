@@ -113,9 +113,10 @@ def within_reach(run: Execution, others: Sequence[Execution]) -> bool:
     - the output occurred in ``others``;
     - the output contains a label or no number, and some output in ``others`` occurred only once,
       because then unseen outputs are likely;
-    - the output consists of numbers between the smallest and the largest numbers in ``others``, and
-      either all numbers are integers, or they lie on one lattice and the outputs in ``others``
-      occurred twice or more on average.
+    - the output consists of numbers, each between the smallest and the largest number at its
+      position in ``others``, and all of these numbers are integers;
+    - the same, but not all numbers are integers: the numbers lie on one lattice, and the outputs in
+      ``others`` occurred twice or more on average.
 
     The result is a heuristic, not a proof.
     """

@@ -246,7 +246,7 @@ class AuditReport(AuditRecord):
 
     @property
     def below_claim(self) -> str | None:
-        r"""Explain why the lower bound does not exceed the refuted claim, or None if it does."""
+        r"""Explain why the lower bound does not exceed the refuted claim; None if not the case."""
         point = self.outcomes[self.row].claim if self.outcomes else self.claim.points[0]
         if self.verdict != "refuted" or not self.runs or self.epsilon_lower > point.exact[0]:
             return None
@@ -279,7 +279,7 @@ class AuditReport(AuditRecord):
 
     @property
     def leak(self) -> str | None:
-        r"""Describe the leak if the witness shows one through time or floating point, else None."""
+        r"""Describe the leak through time or floating point that the witness shows, or None."""
         match cause_of(self.witness.feature if isinstance(self.witness, Witness) else None):
             case "time":
                 return (

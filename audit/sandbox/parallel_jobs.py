@@ -224,7 +224,7 @@ class SentTarget:
     r"""A target as it is sent to a worker.
 
     ``content`` is a digest of the source file, ``process`` the ID of the audit's process. A worker
-    process builds the target only once if it receives equal values.
+    process builds the target once, and reuses it for equal instances of this class.
     """
 
     spelling: str

@@ -5,9 +5,9 @@ Each run multiplies a wealth that starts at 1 by
     1 + lambda(X) (1{right} - e^epsilon 1{wrong}) - pay,
     pay = delta (sup lambda over guesses of A + sup lambda over guesses of B) / 2,
 
-where X is the output of the run, lambda(x) >= 0 is the stake on the guess for output x, and "right"
-and "wrong" state whether the guess for X is the dataset of the run. The guess for each output (A, B
-or none) and its stake (0 without a guess) are fixed before the run.
+where X is the output of the run, and "right" and "wrong" state whether the guess for X is the
+dataset of the run. The guess for each output x (A, B or none) and the stake lambda(x) >= 0 (0
+without a guess) are fixed before the run.
 
 If the mechanism is (epsilon, delta)-DP, the wealth is a supermartingale, so the probability that it
 ever reaches 1/alpha is at most alpha (Ville's inequality). "pay" is subtracted in every run, also

@@ -78,9 +78,8 @@ class Expert:
     have a reach above epsilon:
 
     - without ``promise``, the expert guesses in all cells with such a reach;
-    - with ``promise``, the cut maximises the predicted score sum(n (rate - q)) / sqrt(sum n), so
-      that many cells with a reach just above epsilon do not hide a few cells that distinguish the
-      datasets well.
+    - with ``promise``, the cut maximises the predicted score sum(n (rate - q)) / sqrt(sum n). So
+      many cells with a reach just above epsilon do not hide a few that distinguish the datasets.
 
     The sums are over the cells with a guess; n is the number of past runs in a cell, rate the
     predicted rate of right guesses, and q = e^epsilon/(1 + e^epsilon). ``seen`` and ``promise``
@@ -143,7 +142,7 @@ class Expert:
 
     def promised(self, cuts: Integers, q: Floats) -> Floats:
         r"""The predicted excess of right guesses over a fraction q of all guesses, in standard
-        deviations, if the expert guesses from ``cuts`` on; nan if it has no predictions.
+        deviations, if the expert guesses from ``cuts`` on; nan for an expert without predictions.
         """
         if self.promise is None:
             return np.full(len(cuts), np.nan)
@@ -338,7 +337,7 @@ class Trial:
         return self.cast(expert, self.rule.experts[expert].cuts(epsilons))
 
     def cast(self, expert: int, cuts: Integers) -> Votes:
-        r"""The votes of an expert if it guesses from these cuts on, one per epsilon."""
+        r"""The votes of an expert that guesses from these cuts on, one per epsilon."""
         one = self.rule.experts[expert]
         if expert not in self.sums:
             self.sums[expert] = one.sums(self.counts)
@@ -347,7 +346,7 @@ class Trial:
         return Votes(right=right[cuts], wrong=wrong[cuts], sides=sides)
 
     def witness(self, expert: int, epsilon: float) -> Witness | None:
-        r"""The witness of one expert's guesses at ``epsilon``, or None if it has no guesses.
+        r"""The witness of one expert's guesses at ``epsilon``, or None if there are no guesses.
 
         The event is either the set of cells in which A is guessed, or that of B, whichever has the
         larger margin. The event was fixed by earlier runs.

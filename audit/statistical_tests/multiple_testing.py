@@ -345,12 +345,17 @@ class FamilyProcess(Watched):
 
     Instances are frozen: :meth:`update` returns the next state. ``path[t-1]`` is the logarithm of
     the mean wealth of all views after t runs of all pairs, in order; a run to which several
-    features are applied counts once. For each view, ``tests`` has its (pair, feature), ``parts``
-    its weight in the mean, ``learned`` whether it is a learned score, and ``processes`` its
-    evidence over all claimed points. The parts sum to 1. Stopping when the mean wealth reaches
-    1/alpha refutes the claim as a whole: some point fails on some view, and :func:`weigh` marks it.
+    features are applied counts once. These fields have one entry for each view:
+
+    - ``tests``: the pair and the feature;
+    - ``parts``: the weight of the view in the mean; the parts sum to 1;
+    - ``learned``: whether the view is a learned score;
+    - ``processes``: the evidence on this view, over all claimed points.
+
     ``peak`` contains the block in which the mean was largest, and the number of the block's runs up
-    to the maximum; it is None if the mean never exceeded 1.
+    to the maximum; ``peak`` is None if the mean never exceeded 1. If the mean wealth reaches
+    1/alpha, the claim as a whole is refuted: some point fails on some view, and :func:`weigh` marks
+    this point.
     """
 
     claim: Claim | CurveClaim
@@ -575,11 +580,11 @@ def holm(p_values: Sequence[float], shares: Sequence[Fraction] | None = None) ->
     r"""Holm-adjusted p-values: rejecting all that are at most alpha gives
     P(a false rejection) <= alpha.
 
-    ``shares`` are the tests' shares of the level (equal by default). In the order of p/share, each
-    p-value is multiplied by the sum of its own share and all later shares, divided by its own
-    share, and made no smaller than the adjusted p-value before it (Holm 1979). So with equal
-    shares, the k-th smallest of m p-values is multiplied by m - k + 1. The results are rounded up.
-    The tests may be dependent in any way.
+    ``shares`` are the tests' shares of the level (equal by default). The tests are taken in the
+    order of p/share. Each p-value is multiplied by the sum of its own share and all later shares,
+    and divided by its own share; the adjusted p-value is this number or the adjusted p-value before
+    it, whichever is larger (Holm 1979). So with equal shares, the k-th smallest of m p-values is
+    multiplied by m - k + 1. The results are rounded up. The tests may be dependent in any way.
     """
     each = [Fraction(1)] * len(p_values) if shares is None else list(shares)
     adjusted, least, left = [1.0] * len(p_values), 0.0, sum(each, Fraction(0))
@@ -596,7 +601,7 @@ def by_averages(log_wealth: Floats, shares: Sequence[Fraction] | None = None) ->
     r"""For each e-value, the smallest mean over all sets of e-values that contain it.
 
     Arguments and results are logarithms. Rejecting all hypotheses whose smallest mean is at least
-    1/alpha gives P(a false rejection) <= alpha (Vovk and Wang 2021, section 5), because the mean
+    1/alpha gives P(a false rejection) <= alpha (Vovk and Wang 2021, section 5). Reason: the mean
     over the true hypotheses reaches 1/alpha with probability at most alpha. The means are weighted
     by ``shares`` (equal by default). The results are rounded down.
     """

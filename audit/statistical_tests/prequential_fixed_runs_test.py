@@ -139,10 +139,10 @@ class Evidence:
         the mechanism is (epsilon, delta)-DP.
 
         The bound is the last point of :data:`GRID` before the first point that is not rejected, or
-        0.0 if there is none. It may be compared with any claim, even one chosen afterwards: the
-        scan errs only if it rejects the first grid point at or above the true epsilon, which is a
-        single test. ``known`` is another lower bound, at which the scan starts; if it is valid,
-        the returned bound is wrong with probability at most alpha.
+        0.0 if there is none. The bound may be compared with any claim, even one chosen afterwards,
+        because the scan errs only if the test of a single grid point errs: the first one at or
+        above the true epsilon. ``known`` is another lower bound, at which the scan starts. If
+        ``known`` is valid, the returned bound is wrong with probability at most alpha.
         """
         level = round_down(rational_in("alpha", alpha, "(0, 1)"))
         rate = read_claim(0, delta)[1]

@@ -299,7 +299,7 @@ class Watched:
         return math.exp(min(self.log_e, LARGEST_EXPONENT))
 
     def rejected_at(self, alpha: RationalLike = "0.05") -> int | None:
-        r"""The number of runs after which the wealth first reached 1/alpha; None if it has not."""
+        r"""The number of runs after which the wealth first reached 1/alpha, or None."""
         crossed = np.flatnonzero(self.path >= log_bar(alpha))
         return int(crossed[0]) + 1 if len(crossed) else None
 
@@ -349,8 +349,8 @@ def reported_row(outcomes: Sequence[Outcome], surest: int) -> int:
 def verdict_of(coverage: Sequence[Coverage], *, refuted: bool) -> VerdictWord:
     r"""The verdict of the sample layer.
 
-    It is "nothing_measured" if the claim is not refuted, and for some pair no view measured
-    anything.
+    The verdict is "nothing_measured" if the claim is not refuted, and for some pair no view
+    measured anything.
     """
     if refuted:
         return "refuted"

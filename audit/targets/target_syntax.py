@@ -21,9 +21,9 @@ bandit:dist-dp-se,epsilon=1,path=devices
                            the server's view of a bandit run, with one message per user
 exec:./program args        any executable, see ``audit.targets.program``
 
-``bandit:...`` is resolved by the entry point ``bandit`` in the group ``dpcore.targets``. It is a
-callable of (spelling, rest, seeded) that returns plain data (:class:`Provided`), so that audit does
-not import the package bandits.
+``bandit:...`` is resolved by the entry point ``bandit`` in the group ``dpcore.targets``. This entry
+point is a callable of (spelling, rest, seeded) that returns plain data (:class:`Provided`), so that
+audit does not import the package bandits.
 """
 
 from __future__ import annotations
