@@ -139,7 +139,7 @@ def _by_value(item: object) -> object:
 
 
 def each(outputs: Outputs) -> Sequence[object]:
-    r"""The individual outputs: for a one-dimensional array Python values, otherwise its rows."""
+    r"""The individual outputs; those of an array are Python values (one axis) or rows."""
     if not isinstance(outputs, np.ndarray):
         return outputs
     found: list[object] = outputs.tolist() if outputs.ndim == 1 else list(outputs)

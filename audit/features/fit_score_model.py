@@ -195,7 +195,8 @@ def learned_scores(
 ) -> tuple[dict[str, Floats], dict[int, dict[str, Score]]]:
     r"""Score all runs of a test with a fixed number of runs, whose blocks end after ``ends`` runs.
 
-    Returns the scores by learned feature, and the models by their number of training runs.
+    Returns two dicts: the scores, by the name of the learned feature, and the models, by their
+    number of training runs.
     """
     study = OnlineLearner()
     parts: dict[str, list[Floats]] = {name: [] for name in LEARNERS}
@@ -548,9 +549,10 @@ class Stretches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moments:
-    r"""Sums over some runs: ``gram`` contains the sums of products of two columns, and ``cross``
-    those of a column and the dataset. With fewer runs than columns, the centred ``columns`` are
-    stored instead of ``gram``.
+    r"""Sums over some runs: of the products of two columns, and of a column and the dataset.
+
+    ``gram`` contains the former sums, ``cross`` the latter. With fewer runs than columns, the
+    centred ``columns`` are stored instead of ``gram``.
     """
 
     gram: Any

@@ -278,7 +278,7 @@ def fit_p_values(cells: FitCells, seen: CellCounts, rng: np.random.Generator) ->
 
 
 def joined(found: dict[str, float]) -> float:
-    r"""The combined p-value of several tests: the minimum of p_i / w_i, for weights w_i, and 1."""
+    r"""The combined p-value of several tests: min(1, min_i p_i / w_i), for weights w_i."""
     return min(1.0, *(p / WEIGHTS[name] for name, p in found.items()))
 
 

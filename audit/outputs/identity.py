@@ -147,10 +147,10 @@ class _Rows(Sequence[Name]):
 
 
 def distinct_rows(rows: NDArray[Any]) -> tuple[NDArray[np.int64], Sequence[Name]]:
-    r"""The index of each row's identity, and the identities in order of first appearance.
+    r"""The distinct identities of rows, computed faster than with :func:`identity`.
 
-    The rows must be plain numbers. The identities equal those of :func:`identity`, but are computed
-    faster.
+    Returns for each row the index of its identity, and the identities in order of first appearance.
+    The rows must be plain numbers.
     """
     rows = _one_form(rows)
     flat = np.ascontiguousarray(rows.reshape(len(rows), -1))
@@ -192,7 +192,7 @@ def display_name(name: str | Name, others: object = ()) -> str:
 
 
 def number_in(output: object) -> Number | None:
-    r"""Return a finite non-boolean number, also in an array of size 1, as Number, else None."""
+    r"""The finite number in an output, also in an array of size 1; None for any other output."""
     kind = type(output)
     if kind is int or kind is float:
         plain: Any = output

@@ -184,9 +184,9 @@ class ThresholdFamily:
     def odds(self) -> tuple[Floats, Floats, Floats, Floats]:
         r"""The log-odds of dataset B per cell, in four versions.
 
-        First the learned log-odds; second the same, but 0 outside the separate cells (labels and
-        numbers that are repeated often); third and fourth, the signed reaches of "strict 0.1" and
-        "best cut 0.003", which are conservative.
+        The versions are the learned log-odds; the same, but 0 except in the cells of labels and
+        of unusually frequent numbers; the signed reaches of "strict 0.1"; and those of "best cut
+        0.003". The reaches are conservative.
         """
         alone = np.ones(len(self.lean), dtype=np.bool_)
         alone[: self.cells.intervals] = self.cells.alone

@@ -330,10 +330,11 @@ class Weighed:
 def reported_row(outcomes: Sequence[Outcome], surest: int) -> int:
     r"""The index of the outcome to report.
 
-    Candidates have the same claimed point and the same verdict as the outcome with the index
-    ``surest``, which has the strongest evidence. The one with the largest bound is reported; but if
-    they are refuted, tests of values precede tests of the representation of floats, and tests of
-    time come last. All bounds hold together (``docs/proofs/audit_tests.md``).
+    ``surest`` is the index of the outcome with the strongest evidence. The candidates have the same
+    claimed point and the same verdict as this outcome. If they are refuted, tests of values precede
+    tests of the representation of floats, and tests of time come last. Of the remaining candidates,
+    the one with the largest bound is reported. All bounds hold together
+    (``docs/proofs/audit_tests.md``).
     """
     causes = [*CAUSES]
 

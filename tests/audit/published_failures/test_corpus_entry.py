@@ -137,7 +137,7 @@ def test_every_entry_has_its_expected_verdict(audit: Shell, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("run", "error: NAME: must be given, or --all"),
+        ("run", "error: NAME: must be given, or use --all"),
         ("run no-such", "error: NAME = no-such: must be an entry"),
         ("show no-such", "error: NAME = no-such: must be an entry"),
         ("show", "error: Missing argument 'NAME'"),
