@@ -109,7 +109,7 @@ def _decided(target: KnownLaw, pair: tuple[Any, Any], place: int, point: Claim) 
     epsilon, delta = point.exact
     if found.verdict == "undecided":
         raise PrecisionExhausted(
-            f"delta({epsilon}) could not be compared with the claimed delta = {delta}"
+            f"delta({epsilon}) is too close to the claimed delta = {delta} to be compared with it"
         )
     if found.epsilon is None:
         raise PrecisionExhausted(

@@ -113,8 +113,8 @@ def _read_tape(rng: SeededRng, stream: Stream) -> None:
 class Session:
     r"""The state of the RNG hooks in a replay; :meth:`play` runs a call on a tape.
 
-    ``constants`` are the seeds known to be constants of the program. While ``learning``, seeded
-    generators draw as usual, to detect which seeds are repeated.
+    ``constants`` are the seeds known to be constants of the program. While ``learning`` is true,
+    seeded generators draw as usual, to detect which seeds are repeated.
     """
 
     def __init__(self) -> None:

@@ -38,7 +38,7 @@ _MOST_THRESHOLDS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineParameters:
-    r"""The parameters: delta, rounded up; the error probability alpha, rounded down; the seed."""
+    r"""The parameters of baselines: delta (rounded up), error probability (down) and seed."""
 
     delta: float
     alpha: float

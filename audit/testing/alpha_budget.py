@@ -81,7 +81,7 @@ class AlphaBudget:
         return self.total - self.spent
 
     def statement(self) -> str:
-        r"""Summarise the purchases in one line, rounded up."""
+        r"""Summarise the purchases in one line, with alphas rounded up."""
         if not self._bought:
             return "no statistical test ran"
         many = f"{len(self._bought)} purchase{'' if len(self._bought) == 1 else 's'}"
