@@ -290,8 +290,7 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     - ``features``: features to test instead of the output;
     - ``floats``: "ignore" ignores the floating-point representation of outputs;
     - ``jobs``: the number of processes (-1: one per core);
-    - ``timeout`` and ``deadline``: time limits, in seconds, for one call of the target and for the
-      drawing of all runs;
+    - ``timeout``, ``deadline``: time limits in seconds, for one call and for drawing all runs;
     - ``resume``: a file that stores the runs.
 
     The target runs in the current process. The same ``seed`` repeats the audit. In a notebook, a

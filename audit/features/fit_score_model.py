@@ -4,12 +4,15 @@ An :class:`OnlineLearner` learns from the earlier runs, scores a new block, and 
 datasets of that block. So, given the past, a score is a fixed map of an output, and the test of
 scores is valid for every learner (``docs/proofs/audit_tests.md``).
 
-The built-in learner (:func:`learn_parts`) fits, by least squares, a sum of step functions of
-columns and of linear forms of coordinates. From earlier runs it learns, in stages: the
-log-likelihood ratio in each cell of each column; the sum of these ratios (naive Bayes); a linear
-form of the standardised coordinates, and another linear form of their signs relative to the
-medians; and joint weights of all columns and both forms. The joint weights are fitted with ratios
-learned from the other half of the runs. The result is one sum, which can be computed by hand.
+The built-in learner (:func:`learn_parts`) fits a sum of step functions of columns and of linear
+forms of coordinates. From earlier runs it learns, in stages,
+
+- the log-likelihood ratio in each cell of each column, and the sum of these ratios (naive Bayes);
+- a linear form of the standardised coordinates, and one of their signs relative to the medians;
+- joint weights of all columns and both forms, by least squares; in this fit, a run's ratios are
+  learned from the half of the runs that does not contain this run.
+
+The result is one sum, which can be computed by hand.
 
 A linear form is fitted by ridge regression of the dataset on the coordinates. The amount of
 shrinkage, and its target (0 or the common mean), are chosen by cross-validation on the two halves
@@ -85,8 +88,7 @@ _CHANCE: Final = 4.0  # two standard deviations, squared
 class OnlineLearner:
     r"""Learns scores of outputs from earlier runs, and scores later runs.
 
-    ``models`` maps each number of training runs to the scores learned from these runs, by name
-    (:data:`LEARNERS`).
+    ``models`` maps each number of training runs to the scores learned from these runs, by name.
     """
 
     models: dict[int, dict[str, Score]] = field(default_factory=dict)

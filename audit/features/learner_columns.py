@@ -48,9 +48,9 @@ r"""If outputs have more columns than this, differences, lowest bits and remaind
 class Column:
     r"""One property of outputs.
 
-    ``what`` is the name of the property. It is computed from the column of the outputs' table with
-    index ``place`` and path ``path``. ``value`` is the flag that is counted, or the step of a
-    remainder. ``labels`` contains pairs (code in the schema, label) for the repeated labels.
+    ``what`` is the name of the property. This property is computed from the column of the outputs'
+    table with index ``place`` and path ``path``. ``value`` is the flag that is counted, or the step
+    of a remainder. ``labels`` contains pairs (code in the schema, label) for the repeated labels.
     """
 
     what: str

@@ -73,7 +73,8 @@ class Written:
 class Name:
     r"""An identity that consists of a text and objects.
 
-    It is used for an array, and for an output that contains an object whose class defines ``==``.
+    Such an identity is used for an array, and for an output that contains an object whose class
+    defines ``==``.
     """
 
     text: str

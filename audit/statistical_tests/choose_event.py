@@ -11,8 +11,7 @@ A rule has these numbers for each cell; they are positive if the guess in the ce
 - *reaches*: the absolute value of a reach is the epsilon for which e^epsilon/(1 + e^epsilon) is the
   Clopper-Pearson lower bound, at level 0.1 or 0.003, on the probability of a right guess.
 
-A rule contains several *experts*, which use different ones of these numbers to decide where to
-guess.
+The *experts* of a rule use different ones of these numbers to decide where to guess.
 """
 
 from __future__ import annotations
