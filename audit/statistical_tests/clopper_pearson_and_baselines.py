@@ -212,7 +212,7 @@ def bonferroni_thresholds(scores: Scores, parameters: BaselineParameters) -> flo
 
 
 def plug_in(scores: Scores, parameters: BaselineParameters) -> float:
-    r"""The largest bound over all thresholds if frequencies were probabilities.
+    r"""The largest bound over all thresholds, with frequencies in place of probabilities.
 
     This is a negative control and never valid: if outputs are continuous, the smallest one occurs
     on only one dataset, so the ratio of frequencies is infinite there for every mechanism.

@@ -193,7 +193,7 @@ def curve_p_value(
 ) -> float:
     r"""An upper bound on P(at least ``right`` of the ``guesses`` are right), if the ``lines`` hold.
 
-    The bound is found by bisection to within a thousandth, and is at least ``least``.
+    The bound is found by bisection, to within a factor e^0.001, and is at least ``least``.
     """
     if not right or not curve_refuted(canaries, guesses, right, lines, 1.0 - _ROUNDING):
         return 1.0

@@ -1,9 +1,9 @@
 r"""The prequential test: a lower bound on epsilon from a fixed number of runs.
 
 In each run, a fair bit W picks the dataset D_W, and the mechanism M gives the output X ~ M(D_W).
-The runs are divided into blocks, each half as large as all earlier blocks together. The guesses of
-W in a block follow a rule learned only from earlier blocks. If M is (epsilon, delta)-DP, a guess is
-right with probability at most
+The runs are divided into blocks; a block after the first one is half as large as all earlier blocks
+together. The guesses of W in a block follow a rule learned only from earlier blocks. If M is
+(epsilon, delta)-DP, a guess is right with probability at most
 
     q = (e^epsilon + delta/kappa) / (1 + e^epsilon),      kappa = P(guess).
 
