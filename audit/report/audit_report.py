@@ -252,9 +252,9 @@ class AuditReport(AuditRecord):
             return None
         epsilon = format_rational(point.exact[0])
         return (
-            f"not above the refuted epsilon = {epsilon}: the bound is the first epsilon, from 0 "
-            f"up, that is not refuted; the test of the claim itself shows that epsilon exceeds "
-            f"{epsilon}, with {confidence(self.alpha)} confidence"
+            f"not above the refuted epsilon = {epsilon}: the bound is the last epsilon of a grid "
+            f"before the first one that is not refuted; the test of the claim itself shows that "
+            f"epsilon exceeds {epsilon}, with {confidence(self.alpha)} confidence"
         )
 
     @property
