@@ -5,19 +5,24 @@ alpha/3. N is ``Entry.runs``, with which 95 of 100 audits at level 0.05 refute t
 entry claims a curve, that curve is tested, with at most 10,000 runs. An entry is caught if one try
 refutes it, so a true claim is refuted with probability at most alpha. ``epsilon_lower`` is the
 bound of the last try; the bounds of all tries of an entry hold together with confidence 1 - alpha.
-Each twin is audited once, with N runs at level alpha. If the claims of n twins hold, the
-probability that j or more are refuted is at most P(Bin(n, alpha) >= j).
+Each of n twins is audited once, with N runs at level alpha. If all their claims hold, the
+probability that j or more twins are refuted is at most P(Bin(n, alpha) >= j).
 
 Time layer: the procedure is that of the sample layer, for the duration of each call on this
 machine.
 
 Exact layer: the laws of the outputs are known (``Subject.laws``); an entry is caught if its claim
-is refuted and the claim of its twin is proven. Replay layer: an entry is caught if a replay finds
-an error in the entry and nothing in its twin. The exact layer is deterministic; a replay is random
-only in its tapes (recorded random draws).
+is refuted and the claim of its twin is proven. The exact layer is deterministic.
 
-A bench passes if every entry is caught, no audit of a twin fails, no twin is refuted except by the
-sample or time layer, and the binomial probability above is at least 1/1000.
+Replay layer: an entry is caught if a replay finds an error in the entry and nothing in its twin. A
+replay is random only in its tapes (recorded random draws).
+
+A bench passes if all of these conditions hold:
+
+- every entry is caught;
+- no audit of a twin fails;
+- no twin is refuted, except by the sample or time layer;
+- P(Bin(n, alpha) >= j) is at least 1/1000.
 """
 
 from __future__ import annotations
@@ -114,7 +119,7 @@ class BenchRow:
 
     @property
     def sampled(self) -> bool:
-        r"""Whether sampling tests the entry; samples do not reveal the bugs of other entries."""
+        r"""Whether the entry is tested by sampling, which cannot reveal the bugs of all entries."""
         return self.entry.layer in {Layer.SAMPLE, Layer.TIME}
 
     def cases(self) -> Iterator[Case]:
@@ -192,7 +197,7 @@ class Bench(Result):
 
     @property
     def chance(self) -> float:
-        r"""P(Bin(n, alpha) >= j) for j refuted twins of the n that were sampled."""
+        r"""P(Bin(n, alpha) >= j), where j of the n sampled twins are refuted."""
         from scipy.stats import binom
 
         sampled = len(self.sampled_twins)

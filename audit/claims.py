@@ -51,7 +51,7 @@ _ALL: Final = (
 class Claim:
     r"""The claim that a mechanism M is (epsilon, delta)-differentially private.
 
-    It means that P(M(D) in S) <= e^epsilon P(M(D') in S) + delta for all events S and all
+    The claim means that P(M(D) in S) <= e^epsilon P(M(D') in S) + delta for all events S and all
     neighbouring datasets D and D'.
 
     >>> print(Claim.read("epsilon=1/2,delta=1e-6"))
@@ -140,9 +140,9 @@ class CurveClaim:
     ``spelling`` is the claim as text, and ``points`` are the tested points of the curve:
 
     - epsilon = 0, where delta bounds the total variation distance;
-    - for each of 0.1, 0.01, ..., 1e-6 the least epsilon with two digits at which delta is at most
-      this value; for the first value that delta never reaches, an epsilon at which delta is near
-      its infimum;
+    - for each target 0.1, 0.01, ..., 1e-6, the least epsilon with two digits at which delta is at
+      most the target; the first target that delta never reaches gives an epsilon at which delta is
+      near its infimum, and is the last one;
     - delta = 0 with the pure epsilon, if there is one.
 
     The delta of each point is a proven upper bound on that of the curve.
@@ -392,7 +392,7 @@ r"""The reason why drawing ended, in a report after Ctrl-C."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerRun:
-    r"""A completed layer: its method, and what its result proves under which assumptions."""
+    r"""A completed layer: its method, and the meaning of its result, with the assumptions."""
 
     layer: Literal["exact", "fit", "replay", "sample"]
     method: str
@@ -408,7 +408,7 @@ def level(name: str, value: RationalLike, example: str = "0.05") -> Fraction:
 
 
 def level_upper(alpha: RationalLike) -> float:
-    r"""The float whose shortest decimal form is ``alpha``, or else the least float above it."""
+    r"""The float whose shortest decimal form is ``alpha``, or the least float above ``alpha``."""
     return decimal_up(rational("alpha", alpha))
 
 
@@ -425,7 +425,7 @@ def log_bar(alpha: RationalLike) -> float:
 
 
 def format_p_value(value: float) -> str:
-    r"""Format a p-value with three digits, rounded up; below 1e-300 only that bound is shown."""
+    r"""Format a p-value with three digits, rounded up, or as "below 1e-300"."""
     return "below 1e-300" if value < 1e-300 else up(value, 3)
 
 

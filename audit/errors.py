@@ -17,11 +17,12 @@ class Unreadable(Exception):
 
 
 class TargetFailed(DpcoreError):
-    r"""Raised when the audited code did not return outputs; it states the failure and the dataset.
+    r"""Raised when the audited code did not return outputs; the message states the reason.
 
-    ``dataset`` is "A" or "B" (None before any run); ``run`` is the number of the failed run,
-    counted from 1 over both datasets, if it is known. ``reveals`` means that all of :data:`REPEATS`
-    further runs on this dataset failed, and no further run on the other. The exit code is 3.
+    ``dataset`` is "A" or "B", or None before any run. ``run`` is the number of the failed run,
+    counted from 1 over both datasets, or None if unknown. ``reveals`` means that the failure
+    reveals the dataset: all of :data:`REPEATS` further runs on this dataset failed, and none of as
+    many runs on the other dataset did. The exit code is 3.
 
     >>> raise TargetFailed("noisy.py:count", "raised KeyError: 'age'", dataset="B", run=17)
     Traceback (most recent call last):

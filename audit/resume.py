@@ -84,7 +84,7 @@ def header(path: Path, target: Target, plan: Plan, search: SearchResult | None) 
     try:
         pairs = encode(list(plan.pairs))
     except Unstorable as error:
-        reason = f"a dataset of type {error} cannot be stored without loss"
+        reason = f"a dataset of type {error} cannot be stored without loss: omit --resume"
         raise refused(path, reason) from None
     fields = {
         "schema": SCHEMA,
@@ -113,7 +113,8 @@ def _content(path: Path, feature: Feature) -> str | None:
     try:
         return digest_of(files)
     except OSError as error:
-        reason = f"feature {feature.name}: {error.filename}: {error.strerror or error}"
+        file, why = error.filename, error.strerror or error
+        reason = f"the file {file} of feature {feature.name} cannot be read: {why}"
         raise refused(path, reason) from None
 
 
@@ -172,7 +173,7 @@ _MOST_RUNS: Final = 10**12
 class State:
     r"""An open state file: the stored blocks, and the stored failure of the target or None.
 
-    ``closed`` is the reason if no further block can be stored, otherwise None.
+    ``closed`` is the reason why no further block can be stored, or None.
     """
 
     path: Path

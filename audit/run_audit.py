@@ -182,9 +182,10 @@ class Audit:
         if kept is None:
             return None
         if (found := kept[1]) is None:
-            raise refused(path, "was started without a search")
+            raise refused(path, "was started without a search: omit --search, or use a new file")
         if found.space != self.space.spelling:
-            raise refused(path, "was started with another search")
+            reason = f"was started with another search: give --search {found.space}, or a new file"
+            raise refused(path, reason)
         most = training_runs(self.plan.runs)
         if not self.space.neighbours(*found.pair) or not 0 <= found.runs <= most:
             raise hostile(path, "its search result does not fit this search space")
@@ -267,21 +268,30 @@ def audit(  # noqa: PLR0913 - each is an option of the command
 ) -> AuditReport:
     r"""Test a mechanism: does the code satisfy its claim on two neighbouring datasets?
 
-    ``target`` is a callable f(dataset), f(dataset, rng) or, faster, f(dataset, n, rng), which
-    returns n outputs; noise; or the text of a target, as on the command line. ``claim`` is a claim,
-    or text such as "epsilon=1", "epsilon=1,delta=1e-6" or "rho=0.1". Give one ``pair`` of
-    neighbouring datasets, several ``pairs``, or a space in which to ``search`` for a pair. A
-    mechanism of the catalogue has its own claim and pair.
+    ``target`` is one of:
+
+    - a callable f(dataset), f(dataset, rng) or, faster, f(dataset, n, rng) returning n outputs;
+    - noise;
+    - the text of a target, as on the command line.
+
+    ``claim`` is a claim, or text such as "epsilon=1", "epsilon=1,delta=1e-6" or "rho=0.1". Give one
+    ``pair`` of neighbouring datasets, several ``pairs``, or a space in which to ``search`` for a
+    pair. A mechanism of the catalogue has its own claim and pair.
 
     All bounds hold together with confidence 1 - ``alpha``, and a true claim is refuted with
-    probability at most ``alpha`` (default 0.001). ``confidence`` = 1 - ``alpha`` may be given
-    instead. ``runs`` is the number of runs on both datasets and all pairs together (default
-    100,000). If ``sequential``, the audit stops as soon as the evidence suffices, and ``runs`` is
-    the maximum (default 1,000,000). ``layers`` are some of "exact", "fit", "replay" and "sample":
-    by default "exact" if the law is known, else "sample". ``features`` are tested instead of the
-    output; ``floats="ignore"`` ignores the floating-point representation of outputs. ``jobs`` is
-    the number of processes (-1: one per core). ``timeout`` limits one call of the target, and
-    ``deadline`` the drawing of runs, in seconds. ``resume`` is a file that stores the runs.
+    probability at most ``alpha``. Further arguments:
+
+    - ``alpha``: 0.001 by default; ``confidence`` = 1 - ``alpha`` may be given instead;
+    - ``runs``: the number of runs, both datasets and all pairs together (default 100,000);
+    - ``sequential``: whether to stop as soon as the evidence suffices; then ``runs`` is the maximum
+      (default 1,000,000);
+    - ``layers``: some of "exact", "fit", "replay" and "sample"; by default "exact" if the law is
+      known, else "sample";
+    - ``features``: features to test instead of the output;
+    - ``floats``: "ignore" ignores the floating-point representation of outputs;
+    - ``jobs``: the number of processes (-1: one per core);
+    - ``timeout``, ``deadline``: time limits in seconds, for one call and for drawing all runs;
+    - ``resume``: a file that stores the runs.
 
     The target runs in the current process. The same ``seed`` repeats the audit. In a notebook, a
     progress bar is shown, and the report is shown as a card.

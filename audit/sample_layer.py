@@ -65,7 +65,7 @@ def sample(
 def draw(
     target: Target, plan: Plan, *, progress: Progress | None = None, state: State | None = None
 ) -> DrawnRuns:
-    r"""Draw runs until all are drawn, the evidence suffices, the target fails, or Ctrl-C.
+    r"""Draw runs until all are drawn, the evidence suffices, the target fails or Ctrl-C is pressed.
 
     ``state`` is an open file of :func:`audit.resume.resume`: stored blocks are not drawn
     again, and new ones are stored.

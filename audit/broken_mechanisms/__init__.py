@@ -88,7 +88,7 @@ class Subject:
     def claim(self, relation: Relation | str | None = None) -> Claim | CurveClaim:
         r"""Return the claimed curve or, without one, the point (``epsilon``, ``delta``).
 
-        ``relation`` replaces the relation of the subject, if it is given.
+        ``relation``, if given, replaces the relation of the subject.
         """
         of = relation or self.relation
         if self.curve is not None:
@@ -109,8 +109,8 @@ class Entry(Subject):
     r"""A broken mechanism: the bug, its privacy cost, its source, and the correct twin.
 
     ``true_epsilon`` encloses the smallest epsilon at which the outputs on ``pair`` are (epsilon,
-    delta)-close in both directions, with the delta of the claim. It is ``Enclosure.infinite()`` if
-    no finite epsilon suffices; entries with Skellam or Gaussian noise may also use it if no finite
+    delta)-close in both directions, with the delta of the claim. ``true_epsilon`` is infinite if no
+    finite epsilon suffices; for Skellam and Gaussian noise, it may also be infinite if no finite
     epsilon suffices at delta = 0. For the layer ``TIME`` it does not exceed the claimed epsilon.
     ``number`` is the fixed number of the entry. With ``runs`` runs (both datasets together), 95 of
     100 audits at alpha = 0.05 refute the claim; for layers other than the sample layer, ``runs`` is

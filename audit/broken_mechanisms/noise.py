@@ -7,14 +7,14 @@ Continual release: Dwork, Naor, Pitassi and Rothblum, "Differential Privacy unde
 Observation" (2010); Chan, Shi and Song, "Private and Continual Release of Statistics" (2011). A
 tree over T events has floor(log2 T) + 1 levels, and an event is in one node of each level.
 
-Sampling: a mechanism with cost epsilon on a Poisson sample of rate q costs ln(1 + q (e^epsilon -
-1)) if records are added or removed (Li, Qardaji and Su, "On Sampling, Anonymization, and
-Differential Privacy", 2012).
+Sampling: if a mechanism costs epsilon, the same mechanism on a Poisson sample of rate q costs
+ln(1 + q (e^epsilon - 1)) under the relation add-remove: Li, Qardaji and Su, "On Sampling,
+Anonymization, and Differential Privacy" (2012).
 
 Rare branches and floats: a branch without noise depends on a draw, so a replay that sets each draw
-to its extremes reaches it, however rare it is. The possible outputs of floating-point noise depend
-on the data: Mironov, "On significance of the least significant bits for differential privacy"
-(2012). The time of a private answer may reveal the data: Haeberlen, Pierce and Narayan,
+to its extremes reaches the branch, however rare it is. The possible outputs of floating-point noise
+depend on the data: Mironov, "On significance of the least significant bits for differential
+privacy" (2012). The time of a private answer may reveal the data: Haeberlen, Pierce and Narayan,
 "Differential Privacy Under Fire" (2011), on timing channels.
 """
 

@@ -1,13 +1,13 @@
 r"""Bugs in noise that several users add jointly: dropouts, shuffling, wrapped shares.
 
-Most of them are a protocol of dpcore with one wrong step: noise, encoding, shuffler and analyzer
-are production code, called once for all runs. A dataset is the value of one user; all other users
-have the value 0.
+Most mechanisms here are protocols of dpcore with one wrong step: noise, encoding, shuffler and
+analyzer are production code, called once for all runs. A dataset is the value of one user; all
+other users have the value 0.
 
-If each of m parties draws a share X - Y with independent X, Y ~ Polya(1/m, beta), the sum of the
-shares is discrete Laplace of scale 1/ln(1/beta). :func:`polya` draws X and Y as Poisson variables
-whose mean is Gamma(1/m) times the odds beta/(1 - beta), in floating point: it is a simulation, not
-an exact sampler.
+Suppose each of m parties draws a share X - Y with independent X, Y ~ Polya(1/m, beta). Then the sum
+of the shares is discrete Laplace of scale 1/ln(1/beta). :func:`polya` draws X and Y as Poisson
+variables whose mean is Gamma(1/m) times the odds beta/(1 - beta). It uses floating point, so it is
+a simulation and not an exact sampler.
 """
 
 from __future__ import annotations
@@ -143,9 +143,9 @@ def aggregated_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def uncovered(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The number of messages equal to 1 from two users who send no cover messages.
+    r"""The number of 1 bits from two users who never send a cover.
 
-    Instead, noise is redrawn until it fits into the messages.
+    Instead, noise is redrawn until it fits into the number of bits that a user sends.
     """
     drawing = seeded(rng)
     noise = _COVERED.share.sample((n, 2), rng=drawing)
@@ -155,7 +155,7 @@ def uncovered(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def covered(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The number of messages equal to 1 from two users; at least a third are cover messages."""
+    r"""The number of 1 bits from two users, who each send a cover with probability >= 1/3."""
     if not n:
         return np.zeros(0, dtype=np.int64)
     held = np.repeat([value, 0], n)
@@ -221,8 +221,9 @@ def noisy_bits(value: int, n: int, rng: np.random.Generator, *, chance: Rational
 def relaxed_sum(value: int, n: int, rng: np.random.Generator, *, scale: int) -> Integers:
     r"""Rows (sum of 64 users' messages, bit), where the value of the first user is 0 or 1.
 
-    At epsilon = 1 the sum with noise of scale 2 g/epsilon = 2 costs 1/2, and the bit costs 1/4
-    twice; Theorem 3 prints g/epsilon = 1 (Chowdhury and Zhou 2023, see ``docs/errata.md``).
+    At epsilon = 1 and precision g = 1, the sum with noise of scale 2 g/epsilon = 2 costs 1/2, and
+    the bit costs 1/4 twice. Theorem 3 of Chowdhury and Zhou (2023) states the scale g/epsilon = 1,
+    which is too small (``docs/errata.md``).
 
     The bit depends on the first message: it is 1 with probability c u if the message is 1, and
     otherwise with probability c/u, where u = 1.284 and c = 1/(1 + u). For every message the bit's
@@ -243,8 +244,8 @@ def relaxed_sum(value: int, n: int, rng: np.random.Generator, *, scale: int) -> 
 def relaxed_sum_loss() -> arb:
     r"""The privacy loss of the output (1, 1) of :func:`relaxed_sum` at scale 1.
 
-    On dataset B the first message is 1 if its noise is 0, on dataset A if its noise is 1. Both
-    probabilities are multiplied by u (1 + u).
+    The loss is computed from the probabilities of this output on datasets B and A, both multiplied
+    by u (1 + u). The first message is 1 if its noise is 0 on dataset B, or 1 on dataset A.
     """
     share = PolyaDifference(shape=Fraction(1, _USERS), scale=1)
     rest = PolyaDifference(shape=Fraction(_USERS - 1, _USERS), scale=1).pmf_ball(0)

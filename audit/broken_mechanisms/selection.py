@@ -61,11 +61,11 @@ def sparse_vector(
 ) -> Integers:
     r"""Report for each answer whether it reaches the threshold, until ``cutoff`` answers do.
 
-    A row has 1 for "above", 0 for "below" and -1 for "not answered". ``scales`` are the scales of
-    the noise of the threshold and of the answers; ``cutoff`` is c in Algorithms 1 and 4. At epsilon
+    A row contains 1 for "above", 0 for "below" and -1 for "not answered". ``scales`` are the noise
+    scales of the threshold and of the answers; ``cutoff`` is c in Algorithms 1 and 4. At epsilon
     = 1, Algorithm 1 spends half of epsilon on the threshold (scale 2), and the other half on the
     answers (scale 2 c/(1/2) = 4 c). Algorithm 4 spends a quarter and three quarters, for every c.
-    Algorithm 6 has scale 2 for both, and no cutoff.
+    Algorithm 6 uses scale 2 for both, and no cutoff.
     """
     above = _reached(answers, scales, n, rng)[1].astype(np.int64)
     before = np.cumsum(above, axis=1) - above
@@ -83,8 +83,8 @@ def sparse_vector_value(
     r"""The number of answers before the first that reaches the threshold, and its noisy value.
 
     The comparison is Algorithm 1 with c = 1. By default a quarter of epsilon is spent on the
-    threshold (scale 4), a quarter on the answers (scale 8), and half on the release of the value,
-    with new noise of scale ``fresh`` = 2.
+    threshold (scale 4) and a quarter on the answers (scale 8). Half of epsilon is spent on the
+    release of the value, with new noise of scale ``fresh`` = 2.
     """
     reached = _reached(answers, scales, n, rng)[1]
     return _first(np.asarray(answers) + laplace(fresh, reached.shape, rng), reached)
@@ -119,9 +119,10 @@ def sparse_vector_stoddard(answers: Sequence[int], n: int, rng: np.random.Genera
 
 
 def row_mass(row: Sequence[int], answers: Sequence[int], scales: _Scales) -> arb:
-    r"""The probability that the answers with a 1 in ``row`` reach the noisy threshold, and those
-    with a 0 do not. Answers with another entry were not queried.
+    r"""The probability of the output ``row`` of a sparse vector mechanism.
 
+    The answers with a 1 in ``row`` reach the noisy threshold, and those with a 0 do not; answers
+    with another entry were not queried.
     ``scales`` are the scales of the noise of the threshold and of the answers. The probability is a
     sum over thresholds of absolute value at most 256, plus a ball that contains the contribution of
     all other thresholds.
@@ -145,8 +146,9 @@ def row_mass(row: Sequence[int], answers: Sequence[int], scales: _Scales) -> arb
 def row_loss(
     row: Sequence[int], pair: Sequence[Sequence[int]], scales: _Scales, *, released: int = 0
 ) -> arb:
-    r"""The privacy loss of the output ``row``, the first dataset of ``pair`` against the second,
-    plus the loss ``released`` of a released value.
+    r"""The privacy loss of the output ``row``: the first answers in ``pair`` against the second.
+
+    ``released`` is the loss of a value that is released in addition; it is added.
     """
     first, second = (row_mass(row, answers, scales) for answers in pair)
     return (first / second).log() + released
@@ -262,7 +264,7 @@ def median_scores(values: Sequence[int], candidates: Integers) -> Integers:
 def median(
     values: Sequence[int], n: int, rng: np.random.Generator, *, among_values: bool = False
 ) -> Integers:
-    r"""The median from the exponential mechanism: one of 0 to 8, or of the values in the data."""
+    r"""The median, chosen by the exponential mechanism from 0, ..., 8 or from the values."""
     candidates = np.unique(values) if among_values else np.arange(9)
     return candidates[selected(median_scores(values, candidates), n, rng, by=MEDIAN)]
 

@@ -192,7 +192,7 @@ def run(
 
     check_writable("--output", output)
     if bool(names) == everything:
-        reason = "runs every entry: give no names" if names else "must be given, or --all"
+        reason = "runs every entry: omit the names" if names else "must be given, or use --all"
         raise InvalidParameter("--all" if names else "NAME", ABSENT, reason)
     folder = cache_folder() if cache is None else cache
     if next((path for path in (folder, *folder.parents) if path.exists()), folder).is_file():

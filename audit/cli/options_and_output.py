@@ -130,7 +130,7 @@ def read_spec(path: Path) -> dict[str, Any]:
 
     found = read_document("--spec", path)
     if not isinstance(found, dict):
-        raise InvalidParameter("--spec", str(path), "must contain option names and values")
+        raise InvalidParameter("--spec", str(path), "must contain options, such as runs = 1000")
     known = [each.name for each in fields(AuditSpec)]
     for key in found:
         if key not in known:
@@ -200,7 +200,8 @@ def check_files(**files: Path | None) -> None:
             continue
         other = places.setdefault(path.resolve(), name)
         if other != name:
-            raise InvalidParameter(f"--{name}", str(path), f"is also given as --{other}")
+            reason = f"is also given as --{other}: use two files"
+            raise InvalidParameter(f"--{name}", str(path), reason)
     if files["html"] is not None:
         # Fail before hours of drawing if the figures cannot be made.
         require_matplotlib("--html", str(files["html"]))

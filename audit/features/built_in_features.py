@@ -41,8 +41,8 @@ class Map:
 
     If ``of_one`` raises an error, the value is the label "no NAME: KIND" instead, with the name of
     the map and the type of the output. ``of_array`` is a faster equivalent for an array with one
-    row per run; it returns None if it does not support the array, and raises :class:`Misread` if
-    all outputs would get that label. A list of floats only, or of 64-bit integers only, is
+    row per run. It returns None for an array that it does not support, and raises :class:`Misread`
+    if all outputs would get that label. A list of floats only, or of 64-bit integers only, is
     converted to an array. Both functions also receive the ``arguments``.
     """
 
@@ -139,7 +139,7 @@ def _by_value(item: object) -> object:
 
 
 def each(outputs: Outputs) -> Sequence[object]:
-    r"""The individual outputs: for a one-dimensional array Python values, otherwise its rows."""
+    r"""The individual outputs; those of an array are Python values (one axis) or rows."""
     if not isinstance(outputs, np.ndarray):
         return outputs
     found: list[object] = outputs.tolist() if outputs.ndim == 1 else list(outputs)

@@ -4,12 +4,15 @@ An :class:`OnlineLearner` learns from the earlier runs, scores a new block, and 
 datasets of that block. So, given the past, a score is a fixed map of an output, and the test of
 scores is valid for every learner (``docs/proofs/audit_tests.md``).
 
-The built-in learner (:func:`learn_parts`) fits, by least squares, a sum of step functions of
-columns and of linear forms of coordinates. From earlier runs it learns, in stages: the
-log-likelihood ratio in each cell of each column; the sum of these ratios (naive Bayes); a linear
-form of the standardised coordinates, and another linear form of their signs relative to the
-medians; and joint weights of all columns and both forms. The joint weights are fitted with ratios
-learned from the other half of the runs. The result is one sum, which can be computed by hand.
+The built-in learner (:func:`learn_parts`) fits a sum of step functions of columns and of linear
+forms of coordinates. From earlier runs it learns, in stages,
+
+- the log-likelihood ratio in each cell of each column, and the sum of these ratios (naive Bayes);
+- a linear form of the standardised coordinates, and one of their signs relative to the medians;
+- joint weights of all columns and both forms, by least squares; in this fit, a run's ratios are
+  learned from the half of the runs that does not contain this run.
+
+The result is one sum, which can be computed by hand.
 
 A linear form is fitted by ridge regression of the dataset on the coordinates. The amount of
 shrinkage, and its target (0 or the common mean), are chosen by cross-validation on the two halves
@@ -83,7 +86,7 @@ _CHANCE: Final = 4.0  # two standard deviations, squared
 
 @dataclass(slots=True, kw_only=True)
 class OnlineLearner:
-    r"""A learner: the runs so far, the fitted models, and the candidates' scores of later runs.
+    r"""Learns scores of outputs from earlier runs, and scores later runs.
 
     ``models`` maps each number of training runs to the scores learned from these runs, by name.
     """
@@ -194,7 +197,8 @@ def learned_scores(
 ) -> tuple[dict[str, Floats], dict[int, dict[str, Score]]]:
     r"""Score all runs of a test with a fixed number of runs, whose blocks end after ``ends`` runs.
 
-    Returns the scores by learned feature, and the models by their number of training runs.
+    Returns two dicts: the scores, by the name of the learned feature, and the models, by their
+    number of training runs.
     """
     study = OnlineLearner()
     parts: dict[str, list[Floats]] = {name: [] for name in LEARNERS}
@@ -212,9 +216,9 @@ class Score:
     r"""A learned score: larger values favour dataset B.
 
     The score is the sum of weight * step function over all columns and of slope * (x - center) over
-    all coordinates, where a coordinate that is a flag or not a number contributes 0. ``most`` lists
-    the columns with the largest influence on the score, with their shares of it. The sum is rounded
-    to multiples of ``unit``, unless ``unit`` is 0.
+    all coordinates x. A coordinate that is a flag or not a number contributes 0. The sum is rounded
+    to multiples of ``unit``, unless ``unit`` is 0. ``most`` lists the columns with the largest
+    influence on the score, with their shares of this influence.
     """
 
     reader: Reader
@@ -547,9 +551,10 @@ class Stretches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moments:
-    r"""Sums over some runs: ``gram`` contains the sums of products of two columns, and ``cross``
-    those of a column and the dataset. With fewer runs than columns, the centred ``columns`` are
-    stored instead of ``gram``.
+    r"""Sums over some runs: of the products of two columns, and of a column and the dataset.
+
+    ``gram`` contains the former sums, ``cross`` the latter. With fewer runs than columns, the
+    centred ``columns`` are stored instead of ``gram``.
     """
 
     gram: Any

@@ -48,9 +48,9 @@ r"""If outputs have more columns than this, differences, lowest bits and remaind
 class Column:
     r"""One property of outputs.
 
-    ``what`` names the property of the table column with index ``place`` and path ``path``.
-    ``value`` is the flag whose count is the property, or the step of a remainder. ``labels``
-    contains the repeated labels, as pairs of the label's code in the schema and the label.
+    ``what`` is the name of the property. This property is computed from the column of the outputs'
+    table with index ``place`` and path ``path``. ``value`` is the flag that is counted, or the step
+    of a remainder. ``labels`` contains pairs (code in the schema, label) for the repeated labels.
     """
 
     what: str
@@ -351,10 +351,10 @@ def shrunk(
 ) -> tuple[Floats, NDArray[np.bool_]]:
     r"""The rates of dataset B, shrunk towards ``rate``, and whether each departs from ``rate``.
 
-    The shrinkage decreases with the spread of the rates beyond chance; ``part`` is the expected
-    squared standardised deviation per cell by chance. A rate departs, and is hardly shrunk, if it
-    is more than three standard deviations away or its index is in ``forced``. The last two axes of
-    ``counts`` are the datasets and the cells.
+    The more the rates vary beyond chance, the less they are shrunk. ``part`` is the mean over the
+    cells of (deviation / standard deviation)^2 that is expected by chance. A rate departs, and is
+    hardly shrunk, if it is more than three standard deviations away from ``rate``, or if its index
+    is in ``forced``. The last two axes of ``counts`` are the datasets and the cells.
     """
     total = counts.sum(axis=-2)
     variance = np.maximum(total * rate * (1.0 - rate), _LEAST)
@@ -379,8 +379,8 @@ _NATS: Final = 7.0
 def step_of(numbers: Sequence[float] | NDArray[np.floating[Any]]) -> float | None:
     r"""The coarsest step such that a third of the numbers differ by multiples of it.
 
-    Returns None if there is no such step. A step is ignored if so many numbers would differ by its
-    multiples by chance, because all numbers lie on a finer lattice.
+    Returns None if there is no such step. If all numbers lie on a finer lattice, a step counts only
+    if more numbers differ by its multiples than would by chance.
     """
     x = np.asarray(numbers, dtype=np.float64)
     if len(x) < 3 or not bool(np.isfinite(x).all()):

@@ -1,11 +1,11 @@
 r"""Features: maps of an output, for outputs that are too complex to be tested directly.
 
-By post-processing, if a mechanism M is (epsilon, delta)-DP, so is f(M) for every map f that is
-fixed before the runs and reads one output at a time, because {f(X) in S} = {X in f^-1(S)} is one of
-the events of the claim. So a claim that is refuted for f(M) is refuted for M, and a lower bound on
-epsilon for f(M) holds for M. The converse is false: a feature may hide all information in M.
+Let a map f be fixed before the runs and read one output at a time. If a mechanism M is (epsilon,
+delta)-DP, so is f(M), by post-processing: {f(X) in S} = {X in f^-1(S)} is one of the events of the
+claim. So a claim that is refuted for f(M) is refuted for M, and a lower bound on epsilon for f(M)
+holds for M. The converse is false: a feature may hide all information in M.
 
-A feature is written as its name, with a number if it takes one; ``a+b`` applies a, then b. A user's
+A feature is written as its name, in some cases with a number; ``a+b`` applies a, then b. A user's
 function is written ``module:callable`` or ``file.py:callable``, and is called with one output. An
 output to which a built-in feature does not apply becomes a label ("no sign: str"), never an error.
 

@@ -13,16 +13,6 @@ compared with the law by five tests with fixed weights:
 The combined p-value is the minimum of p_i / w_i, where test i has p-value p_i and weight w_i. A
 single drawn value of probability 0 refutes the law. With ``sequential=True``, the law is tested
 during the draws (``audit.fit.statistics``). Statements and proofs: ``docs/proofs/exact_audits.md``.
-
-A sampler is any of the following:
-
-    f(n, rng)      a function that returns n integers (fastest); rng is a numpy Generator, or a
-                   SeededRng of dpcore if it is annotated rng: Rng
-    f(rng), f()    a function that returns one integer
-    a Noise        sampled with a seed derived from the seed of the fit
-    a mapping      from integers to masses
-    rvs            an object with scipy's method rvs(size=, random_state=)
-    a Target       of ``audit.targets.target``, run on the dataset 0 (if catalogued, on dataset A)
 """
 
 from __future__ import annotations
@@ -208,10 +198,17 @@ def fit(  # noqa: PLR0913 - what is fitted, how far, and for how long
     r"""Test whether ``sampler`` draws from ``noise``, with ``runs`` draws (at most ``runs`` if
     ``sequential``).
 
-    A sampler is a function f(n, rng) that returns n integers (rng is a numpy Generator), a function
-    f(rng) or f() that returns one integer, a :class:`Noise`, a mapping from integers to masses, or
-    an object with scipy's method ``rvs(size=, random_state=)``. If the sampler fails, the report
-    contains ``error`` and no verdict. ``target`` is the name of the sampler in the report.
+    A sampler is one of:
+
+    - a function f(n, rng) that returns n integers (fastest); rng is a numpy Generator, or a
+      SeededRng of dpcore if it is annotated rng: Rng;
+    - a function f(rng) or f() that returns one integer;
+    - a :class:`Noise`, or a mapping from integers to masses;
+    - an object with scipy's method ``rvs(size=, random_state=)``;
+    - a target (:mod:`audit.targets.target`), run on the dataset 0 or, if catalogued, on dataset A.
+
+    If the sampler fails, the report contains ``error`` and no verdict. ``target`` is the name of
+    the sampler in the report.
 
     The probability of a false alarm, over the draws and the simulations, is at most ``alpha``. A
     random ``seed`` is chosen if none is given; the report states it. Fits of several samplers to
@@ -416,7 +413,7 @@ class Sampler:
 def sampler_of(
     sampler: Any, seed: np.random.SeedSequence, *, timeout: float | None = None
 ) -> Sampler:
-    r"""Convert a sampler of any kind listed in the module docstring to a :class:`Sampler`."""
+    r"""Convert a sampler of any kind listed in :func:`fit` to a :class:`Sampler`."""
     watchdog = Watchdog(timeout)
     rng = np.random.default_rng(seed)
     name, piece = _name(sampler), _MANY

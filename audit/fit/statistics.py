@@ -278,7 +278,7 @@ def fit_p_values(cells: FitCells, seen: CellCounts, rng: np.random.Generator) ->
 
 
 def joined(found: dict[str, float]) -> float:
-    r"""The combined p-value of several tests: the minimum of p_i / w_i, for weights w_i, and 1."""
+    r"""The combined p-value of several tests: min(1, min_i p_i / w_i), for weights w_i."""
     return min(1.0, *(p / WEIGHTS[name] for name, p in found.items()))
 
 
@@ -512,8 +512,8 @@ def witness(cells: FitCells, seen: CellCounts, alpha: Fraction) -> FitWitness:
 def resolution(cells: FitCells, draws: int, alpha: Fraction, *, sequential: bool) -> float:
     r"""The relative error of the mean absolute deviation that 95 of 100 fits would refute.
 
-    The estimate uses a normal approximation, for laws that are wrong by a change of scale. It is
-    infinite for a law whose distance from its mean is constant.
+    The estimate uses a normal approximation, for laws that are wrong by a change of scale. The
+    result is infinite for a law whose distance from its mean is constant.
     """
     if sequential:
         # Each tilt is twice the next, so one of them is 2/3 to 4/3 of the best tilt, and loses at

@@ -49,7 +49,7 @@ def format_of(name: str, *, as_json: bool) -> str:
 
 
 def formatted(name: str, *, text: str, document: str, cases: Iterable[Case]) -> str:
-    r"""The output in the format ``name``: ``text``, the JSON ``document``, or ``cases``."""
+    r"""The output in the format ``name``: ``text``, ``document`` (JSON), or ``cases`` (others)."""
     match name:
         case "junit":
             return _junit(list(cases))

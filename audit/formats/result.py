@@ -74,7 +74,7 @@ class _Property(Protocol[_Value_co]):
 def computed(
     about: str, *, before: str = "", name: str = "", kind: str = "", write: Any = None
 ) -> Callable[[Callable[[Any], _Value_co]], _Property[_Value_co]]:
-    r"""Declare a property as a key of the document, placed before the field ``before`` or last."""
+    r"""Declare a property as a key of the document, before the field ``before``, else last."""
 
     def marked(getter: Any) -> Any:
         getter.fact = _read(about, name, kind, write, before)
@@ -416,8 +416,8 @@ def _type(annotation: ast.expr) -> dict[str, Any]:
 class Statement:
     r"""The text of a report, which every view of the report shows.
 
-    It consists of the verdict in capitals, a sentence about the subject, and rows (name, value).
-    ``style`` is the style of the verdict on a terminal.
+    The text consists of the verdict in capitals, a sentence about the subject, and rows (name,
+    value). ``style`` is the style of the verdict on a terminal.
     """
 
     verdict: str

@@ -2,17 +2,16 @@ r"""Prove bounds on the divergences of two known output laws, instead of estimat
 
 A law is either a pmf whose masses are rational numbers or rational functions of e^(-unit), or a
 dpcore noise shifted by an integer; noise shifted by a tuple has one draw per coordinate. For two
-laws P and Q,
+laws P and Q, this module computes lower and upper bounds on each of
 
     delta(epsilon) = sup_S P(S) - e^epsilon Q(S) = sum_x max(0, P(x) - e^epsilon Q(x)),
     epsilon(delta) = min {epsilon >= 0: delta(epsilon) <= delta},
-    D_a(P || Q)    = 1/(a-1) log sum_x P(x)^a Q(x)^(1-a),
+    D_a(P || Q)    = 1/(a-1) log sum_x P(x)^a Q(x)^(1-a).
 
-are each enclosed between two bounds. The formulas are for the direction P against Q; a claim must
-hold in both directions. For two shifts of one noise, ``accounting`` provides the dominating pair
-for their distance in one direction, which is converted to the requested direction. Sums over pmfs
-are computed here, in rational arithmetic except for one final exponential or logarithm. Proof:
-``docs/proofs/exact_audits.md``.
+The formulas are for the direction P against Q; a claim must hold in both directions. For two shifts
+of one noise, ``accounting`` provides the dominating pair for their distance in one direction; this
+module converts the pair to the requested direction. Sums over pmfs are computed here, in rational
+arithmetic except for one final exponential or logarithm. Proof: ``docs/proofs/exact_audits.md``.
 """
 
 from __future__ import annotations
@@ -240,7 +239,7 @@ def _power_of_e(level: Fraction, *masses: Mass) -> Mass | None:
 
 
 class NeverWorse(NotDerived):
-    r"""Raised if one direction has no curve, because the other one is at least as large."""
+    r"""Raised if the curve of a direction is not derived: the opposite one is at least as large."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -253,7 +252,7 @@ class OneWay(PairCurve):
     scope: Scope = field(default=Scope())
 
     def products(self) -> tuple[Coordinates, ...]:
-        r"""A single product, which consists of the pair."""
+        r"""A single product, whose only factor is the pair."""
         return (((self.pair, 1),),)
 
 

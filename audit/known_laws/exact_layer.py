@@ -25,9 +25,9 @@ from dpcore.parse_noise import write_noise
 def prove(target: KnownLaw, plan: Plan) -> AuditReport:
     r"""Decide the claim on the pairs of the plan, in both directions.
 
-    Every point of a claimed curve is decided on every pair. A claimed curve is proven if it is the
-    curve of the target's noise for the distance of each pair; otherwise the verdict is
-    "not_refuted" if all tested points hold.
+    Every point of a claimed curve is decided on every pair. A claimed curve is proven only if it is
+    the curve of the target's noise for the distance between the datasets of each pair. Otherwise
+    the verdict is "not_refuted" if all tested points hold.
     """
     decided = [
         _decided(target, pair, place, point)
@@ -109,7 +109,7 @@ def _decided(target: KnownLaw, pair: tuple[Any, Any], place: int, point: Claim) 
     epsilon, delta = point.exact
     if found.verdict == "undecided":
         raise PrecisionExhausted(
-            f"delta({epsilon}) could not be compared with the claimed delta = {delta}"
+            f"delta({epsilon}) is too close to the claimed delta = {delta} to be compared with it"
         )
     if found.epsilon is None:
         raise PrecisionExhausted(

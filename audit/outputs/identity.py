@@ -71,8 +71,10 @@ class Written:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Name:
-    r"""The identity of an output that its text does not determine: an array, or an output that
-    contains an object of a class with its own ``==``.
+    r"""An identity that consists of a text and objects.
+
+    Such an identity is used for an array, and for an output that contains an object whose class
+    defines ``==``.
     """
 
     text: str
@@ -146,10 +148,10 @@ class _Rows(Sequence[Name]):
 
 
 def distinct_rows(rows: NDArray[Any]) -> tuple[NDArray[np.int64], Sequence[Name]]:
-    r"""The index of each row's identity, and the identities in order of first appearance.
+    r"""The distinct identities of rows, computed faster than with :func:`identity`.
 
-    The rows must be plain numbers. The identities equal those of :func:`identity`, but are computed
-    faster.
+    Returns for each row the index of its identity, and the identities in order of first appearance.
+    The rows must be plain numbers.
     """
     rows = _one_form(rows)
     flat = np.ascontiguousarray(rows.reshape(len(rows), -1))
@@ -191,7 +193,7 @@ def display_name(name: str | Name, others: object = ()) -> str:
 
 
 def number_in(output: object) -> Number | None:
-    r"""Return a finite non-boolean number, also in an array of size 1, as Number, else None."""
+    r"""The finite number in an output, also in an array of size 1; None for any other output."""
     kind = type(output)
     if kind is int or kind is float:
         plain: Any = output
@@ -310,7 +312,7 @@ def _number_text(dtype: np.dtype[Any]) -> str:
 def type_text(dtype: np.dtype[Any]) -> str:
     r"""The text of a dtype, cached for numbers, because numpy computes it anew for each value.
 
-    It is not cached for records: two record types may be equal but have different texts.
+    The text is not cached for records: two record types may be equal but have different texts.
     """
     return _number_text(dtype) if dtype.kind in "biufc" else str(dtype)
 

@@ -178,7 +178,7 @@ def _kinds(outputs: Outputs) -> Iterable[str]:
 def join(
     side_a: Outputs, side_b: Outputs, worlds: NDArray[np.bool_], rng: np.random.Generator
 ) -> Outputs:
-    r"""Put the outputs of the two datasets in run order, after shuffling each side.
+    r"""Put the outputs of the two datasets in run order, after shuffling those of each dataset.
 
     Outputs of different types or shapes keep their types and shapes.
     """
@@ -407,7 +407,7 @@ def draw_worlds(runs: int, rng: np.random.Generator) -> NDArray[np.bool_]:
 def interleave(
     world_a: ArrayLike, world_b: ArrayLike, worlds: NDArray[np.bool_], rng: np.random.Generator
 ) -> NDArray[np.generic]:
-    r"""Put outputs of a vectorised mechanism in run order, after shuffling each side."""
+    r"""Put the outputs of a vectorised mechanism in run order, shuffled within each dataset."""
     side_a, side_b = np.asarray(world_a), np.asarray(world_b)
     in_b = int(np.count_nonzero(worlds))
     for name, side, runs in (("world_a", side_a, len(worlds) - in_b), ("world_b", side_b, in_b)):
@@ -415,8 +415,8 @@ def interleave(
             reason = f"must contain {runs} outputs, one per run, but contains {len(side)}"
             raise InvalidParameter(name, ABSENT, reason)
     if side_a.shape[1:] != side_b.shape[1:] and len(side_a) and len(side_b):
-        reason = f"must be {side_a.shape[1:]}, the shape of the outputs on dataset A"
-        raise InvalidParameter("world_b", side_b.shape[1:], reason)
+        shapes = f"{side_a.shape[1:]}, like world_a, but their shape is {side_b.shape[1:]}"
+        raise InvalidParameter("world_b", ABSENT, f"must contain outputs of shape {shapes}")
     shape = (side_a if len(side_a) else side_b).shape[1:]
     joined = np.empty((len(worlds), *shape), dtype=np.result_type(side_a, side_b))
     joined[~worlds] = rng.permutation(side_a)

@@ -424,7 +424,9 @@ def path_of(text: str) -> str:
 
 
 def table_parts(text: str) -> dict[str, str]:
-    r"""Parse a table's parts except its values from its identity or structure; {} if no table.
+    r"""Return the parts of a table, except its values, from the text of its identity or structure.
+
+    The result is empty if the text does not describe a table.
 
     >>> import pandas as pd
     >>> table_parts(identity(pd.DataFrame({"n": [1]})))["the type of column n"]

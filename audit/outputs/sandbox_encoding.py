@@ -51,8 +51,8 @@ _TOKEN: Final = 40  # the number of random bits appended to a counter
 class Objects:
     r"""Objects of this process that other processes refer to by number.
 
-    Set ``shared=True`` if several processes send to the same reader. They then use the same number
-    for equal objects, except for objects with only the default repr and no attributes.
+    Set ``shared=True`` if several processes send to the same reader. All of them then use the same
+    number for equal objects, except for objects with only the default repr and no attributes.
     """
 
     shared: bool = False

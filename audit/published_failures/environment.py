@@ -1,8 +1,8 @@
 r"""Isolated environments for pinned packages: ``python -m venv`` and ``pip``.
 
-Each environment is a folder in the cache directory, named after its packages. It is complete if it
-contains a marker file, which is written last. Packages are installed from the index for which pip
-is configured. A whole audit uses one process in its environment.
+Each environment is a folder in the cache directory, named after its packages. An environment is
+complete if it contains a marker file, which is written last. Packages are installed from the index
+for which pip is configured. A whole audit uses one process in its environment.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ class Environment:
             (folder / _MARKER).touch()
         except OSError as error:
             shutil.rmtree(folder, ignore_errors=True)
-            raise EnvironmentFailed(f"{folder}: {error.strerror or error}") from None
+            raise EnvironmentFailed(
+                f"{folder} could not be created: {error.strerror or error}"
+            ) from None
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -116,7 +118,10 @@ class Environment:
 
 @contextmanager
 def environments(cache: Path, *, keep: bool) -> Iterator[Callable[[Environment], Path]]:
-    r"""Create environments in ``cache``; remove the new ones at the end, unless ``keep``."""
+    r"""A context with a function that creates an environment in ``cache`` and returns its Python.
+
+    Unless ``keep`` is set, environments that were created in the context are removed at its end.
+    """
     own: list[Path] = []
 
     def make(environment: Environment) -> Path:

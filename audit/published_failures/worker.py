@@ -1,11 +1,15 @@
 r"""The worker process in the environment of an entry: a script without dependencies.
 
-It reads one JSON document per line from standard input. The first document is ``{"code": ...}``
-with the code of an entry. The code defines ``output(dataset)``, which returns one output, or
-``outputs(dataset, n)``, which returns a list or array of n outputs; it may define ``claimed()``,
-which returns the claim that the package computes. The answer is ``{"claimed": ...}``. Every other
-document ``{"dataset": ..., "n": ..., "seed": ...}`` is answered with n outputs, one per line. Text
-that the package prints goes to standard error.
+The worker reads one JSON document per line from standard input:
+
+- the first document is ``{"code": ...}`` with the code of an entry; the answer is
+  ``{"claimed": ...}``;
+- every other document is ``{"dataset": ..., "n": ..., "seed": ...}``; the answer consists of n
+  outputs, one per line.
+
+The code defines ``output(dataset)``, which returns one output, or ``outputs(dataset, n)``, which
+returns a list or array of n outputs. It may also define ``claimed()``, which returns the claim that
+the package computes. Text that the package prints goes to standard error.
 """
 
 from __future__ import annotations

@@ -108,11 +108,17 @@ def _still(runs: Sequence[Execution], paths: Iterable[str]) -> dict[str, Any]:
 def within_reach(run: Execution, others: Sequence[Execution]) -> bool:
     r"""Whether the output of ``run`` is plausible for the dataset of the runs ``others``.
 
-    An output is plausible if it occurred in ``others``. Numbers are also plausible if they lie
-    between the smallest and the largest numbers in ``others``, and all numbers are integers, or lie
-    on one lattice and outputs occurred twice or more on average. An output that contains labels is
-    also plausible if some output in ``others`` occurred only once, because then unseen outputs are
-    likely. The result is a heuristic, not a proof.
+    An output is plausible if one of these conditions holds:
+
+    - the output occurred in ``others``;
+    - the output contains a label or no number, and some output in ``others`` occurred only once,
+      because then unseen outputs are likely;
+    - the output consists of numbers, each between the smallest and the largest number at its
+      position in ``others``, and all of these numbers are integers;
+    - the same, but not all numbers are integers: the numbers lie on one lattice, and the outputs in
+      ``others`` occurred twice or more on average.
+
+    The result is a heuristic, not a proof.
     """
     counts = Counter(other.key for other in others if other.error is None)
     if run.key in counts:

@@ -113,8 +113,8 @@ def _read_tape(rng: SeededRng, stream: Stream) -> None:
 class Session:
     r"""The state of the RNG hooks in a replay; :meth:`play` runs a call on a tape.
 
-    ``constants`` are the seeds known to be constants of the program. While ``learning``, seeded
-    generators draw as usual, to detect which seeds are repeated.
+    ``constants`` are the seeds known to be constants of the program. While ``learning`` is true,
+    seeded generators draw as usual, to detect which seeds are repeated.
     """
 
     def __init__(self) -> None:
@@ -164,7 +164,7 @@ class Session:
         return returned
 
     def seeded(self, kind: str, seed: Any) -> Stream | None:
-        r"""A reader for a generator with this ``seed``, or None if it is not to be replayed."""
+        r"""A reader of the tape for a generator with this ``seed``; None if it draws as usual."""
         tape = self.tape
         if tape is None:
             return None

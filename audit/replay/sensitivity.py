@@ -120,7 +120,7 @@ def moves(
     r"""Compare the change of the output under the same draws with the declared sensitivity.
 
     The declaration is: output = query(dataset) + noise(draws), where the query changes by at most
-    ``declared`` in ``norm``. It is refuted by one tape on which both runs make the same draws, but
+    ``declared`` in ``norm``. One tape refutes the declaration if both runs make the same draws, but
     the outputs differ by more than ``declared``. For floats, a rounding error of 2^-20 of their
     size, as in single precision, is allowed in each coordinate.
     """
@@ -206,7 +206,7 @@ class Numbers(NamedTuple):
 
 
 def numbers_in(output: object) -> Numbers | None:
-    r"""Return the numbers in an output, or None if it contains no number."""
+    r"""Return the numbers in an output, or None if there are none."""
     cells = row_of(output).cells
     numbers: list[tuple[str, Number]] = []
     labels: list[tuple[str, str]] = []

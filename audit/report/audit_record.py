@@ -230,7 +230,7 @@ class AuditRecord(Result):
     def refuted_by(self) -> Cause | None:
         r"""The cause of the refutation, or None; "values" has precedence over other causes.
 
-        It is "errors" if failures of the target reveal the dataset.
+        The cause is "errors" if failures of the target reveal the dataset.
         """
         if self.error is not None:
             return "errors" if self.error.reveals else None

@@ -131,7 +131,7 @@ class AuditReport(AuditRecord):
             proven = None if self.exact is None else self.exact.epsilon.lower_float
             rows = [(*self.claim.exact, self.epsilon_lower if proven is None else proven)]
         if not rows:
-            raise InvalidParameter("plot", ABSENT, "needs a tested point of the claim")
+            raise InvalidParameter("plot", ABSENT, "no point of the claim was tested")
         return plot_points(rows, ax, title=f"{self.target}: {self.headline}")
 
     def summary(self) -> Iterator[tuple[str, object]]:
@@ -246,15 +246,15 @@ class AuditReport(AuditRecord):
 
     @property
     def below_claim(self) -> str | None:
-        r"""Explain why the lower bound does not exceed the refuted claim, or None if it does."""
+        r"""Explain why the lower bound does not exceed the refuted claim; None if not the case."""
         point = self.outcomes[self.row].claim if self.outcomes else self.claim.points[0]
         if self.verdict != "refuted" or not self.runs or self.epsilon_lower > point.exact[0]:
             return None
         epsilon = format_rational(point.exact[0])
         return (
-            f"not above the refuted epsilon = {epsilon}: the bound is the first epsilon, from 0 "
-            f"up, that is not refuted; the test of the claim itself shows that epsilon exceeds "
-            f"{epsilon}, with {confidence(self.alpha)} confidence"
+            f"not above the refuted epsilon = {epsilon}: the bound is the last epsilon of a grid "
+            f"before the first one that is not refuted; the test of the claim itself shows that "
+            f"epsilon exceeds {epsilon}, with {confidence(self.alpha)} confidence"
         )
 
     @property
@@ -279,7 +279,7 @@ class AuditReport(AuditRecord):
 
     @property
     def leak(self) -> str | None:
-        r"""Describe the leak if the witness shows one through time or floating point, else None."""
+        r"""Describe the leak through time or floating point that the witness shows, or None."""
         match cause_of(self.witness.feature if isinstance(self.witness, Witness) else None):
             case "time":
                 return (

@@ -387,8 +387,9 @@ def _hull(points: Sequence[Point]) -> list[Point]:
 def claimed_tradeoff(points: Sequence[Claim]) -> list[Point]:
     r"""Points of the largest trade-off function that all points (epsilon, delta) of a claim imply.
 
-    It is the maximum over these points of max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta
-    - alpha)) at each alpha.
+    At each alpha the function is the maximum over these points of
+
+        max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)).
     """
     if not points:
         return []

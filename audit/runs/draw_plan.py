@@ -1,6 +1,6 @@
 r"""Blocks of draws, with randomness that depends only on the seed and the block number.
 
-All randomness is a function of the audit's seed, the block number and the purpose, so a block does
+All randomness is a function of the audit's seed, the block number and the purpose. So a block does
 not depend on where it is drawn, or on the order in which blocks are drawn or read back
 (``docs/decisions/0014-blocks-by-number.md``).
 """
@@ -55,7 +55,7 @@ class Planned:
 class Plan(AuditSpec):
     r"""An audit specification in which claim, pairs, features, runs and seed are resolved.
 
-    It is the input of the layers. ``pairs`` are all pairs, by default only ``pair``; ``runs``
+    A plan is the input of the layers. ``pairs`` are all pairs, by default only ``pair``; ``runs``
     counts the runs on both datasets of all pairs. Fields are not parsed again. Raises
     :class:`InvalidParameter` if there are several pairs and fewer runs than pairs, or if a feature
     is given twice.
@@ -117,8 +117,9 @@ _PROBES: Final = 8
 
 
 class Stream(IntEnum):
-    r"""The random streams of an audit, by purpose. Changing a number changes the draws of every
-    seed.
+    r"""The random streams of an audit, by purpose.
+
+    Changing one of these numbers changes the draws of every audit.
     """
 
     WORLDS = 0

@@ -1,10 +1,15 @@
 r"""Run audited code in a child process, so that its crash does not end the auditor.
 
-The child is forked and leads its own session. It communicates over a socket, on which each request
-and answer is a frame encoded with ``audit.outputs.sandbox_encoding``; shared memory contains the
-number of the running call and its deadline. The auditor kills the child and its children if a call
-is far beyond its time limit, if the child stops itself, if it does not react to Ctrl-C, and when
-its work is done. The child ends if the auditor ends.
+The child is forked and leads its own session. The auditor and the child communicate over a socket;
+each request and answer is a frame encoded with ``audit.outputs.sandbox_encoding``. Shared memory
+contains the number of the running call and its deadline. The auditor kills the child and its
+children when their work is done, or if the child
+
+- is far beyond the time limit of a call;
+- stops itself (SIGSTOP);
+- does not react to Ctrl-C.
+
+The child ends if the auditor ends.
 """
 
 from __future__ import annotations

@@ -224,7 +224,7 @@ class SentTarget:
     r"""A target as it is sent to a worker.
 
     ``content`` is a digest of the source file, ``process`` the ID of the audit's process. A worker
-    process builds the target only once if it receives equal values.
+    process builds the target once, and reuses it for equal instances of this class.
     """
 
     spelling: str
@@ -238,8 +238,8 @@ class SentTarget:
 def work_block(sent: SentTarget, block: Block) -> bytes:
     r"""Draw a block in a worker.
 
-    Returns the drawing and the number of earlier runs, or the target's failure, encoded with
-    ``audit.outputs.sandbox_encoding``.
+    Returns the drawing and the number of runs before the block, or the target's failure. The result
+    is encoded with ``audit.outputs.sandbox_encoding``.
     """
 
     def drawn(target: Target) -> tuple[Any, ...]:
@@ -256,10 +256,11 @@ def work_probe(sent: SentTarget, block: Block) -> bytes:
 
 
 def answer_of(data: bytes, known: dict[int, Any]) -> Any:
-    r"""Decode an answer from a worker: a ``Drawing`` and the number of earlier runs, or a bool.
+    r"""Decode an answer of :func:`work_block` or :func:`work_probe`.
 
-    ``known`` contains the stand-ins for objects in the workers. Raises :class:`TargetFailed` if the
-    target failed in the worker.
+    Returns a ``Drawing`` and the number of runs before its block, or a bool. ``known`` contains the
+    stand-ins for objects in the workers. Raises :class:`TargetFailed` if the target failed in the
+    worker.
     """
     match result_of("a worker", *unpack(data, known)):
         case bool(found):

@@ -67,10 +67,11 @@ class Candidate(Facts):
     r"""A candidate pair, the number of its training runs, and its score.
 
     ``score`` is sqrt(runs) times an estimate of how far the fraction of right guesses can exceed
-    the claim's maximum. The estimate is the mean over runs of E[(r - q)+], minus its expected value
-    by chance and minus delta/(1 + e^epsilon). Here q = e^epsilon/(1 + e^epsilon), and r is the rate
-    of right guesses in the cell of the output, with its posterior distribution. For a claimed
-    curve, the best of three points counts. The score orders candidates and is not a bound.
+    the claim's maximum. The estimate is the mean over runs of E[max(0, r - q)], minus the value
+    expected by chance and minus delta/(1 + e^epsilon). Here q = e^epsilon/(1 + e^epsilon), r is the
+    rate of right guesses in the cell of the run's output, and E is the mean over the posterior
+    distribution of r. For a claimed curve, the score is the largest of those of three points. The
+    score orders candidates and is not a bound.
     """
 
     pair: DatasetPair

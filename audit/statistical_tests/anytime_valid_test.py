@@ -5,11 +5,14 @@ Each run multiplies a wealth that starts at 1 by
     1 + lambda(X) (1{right} - e^epsilon 1{wrong}) - pay,
     pay = delta (sup lambda over guesses of A + sup lambda over guesses of B) / 2,
 
-where X is the output and the guesses and the stakes lambda are fixed before the run. If the
-mechanism is (epsilon, delta)-DP, the wealth is a supermartingale, so the probability that it ever
-reaches 1/alpha is at most alpha (Ville's inequality). A run without a guess also pays; otherwise a
-bet placed only on a revealing output whose probability is within delta would always win. Statement
-and proof: ``docs/proofs/audit_tests.md``.
+where X is the output of the run, and "right" and "wrong" state whether the guess for X is the
+dataset of the run. The guess for each output x (A, B or none) and the stake lambda(x) >= 0 (0
+without a guess) are fixed before the run.
+
+If the mechanism is (epsilon, delta)-DP, the wealth is a supermartingale, so the probability that it
+ever reaches 1/alpha is at most alpha (Ville's inequality). "pay" is subtracted in every run, also
+without a guess; otherwise a bet on a single revealing output, whose probability is at most delta,
+would always win. Statement and proof: ``docs/proofs/audit_tests.md``.
 """
 
 from __future__ import annotations
@@ -66,8 +69,9 @@ class EProcess(Watched):
 
     Instances are frozen: :meth:`update` returns the next state, which depends on the runs but not
     on how they are divided into updates. ``path[t-1]`` is the logarithm of the wealth after t runs,
-    averaged over the bets and the claimed points. ``trials`` contains the integer counts between
-    looks, which are the numbers of runs :data:`audit.claims.LOOKS`. ``isotonic`` is passed to
+    averaged over the bets and the claimed points. The rule is learned again at each *look*, i.e.
+    after each of the numbers of runs :data:`audit.claims.LOOKS`. ``trials`` contains the counts of
+    the runs between consecutive looks. ``isotonic`` is passed to
     :func:`audit.statistical_tests.choose_event.learn_rule`.
     """
 
@@ -155,10 +159,11 @@ class EProcess(Watched):
     def epsilon_lower(self, alpha: RationalLike = "0.05", delta: RationalLike = 0) -> float:
         r"""A lower confidence bound that is valid simultaneously at all times.
 
-        If the mechanism is (epsilon, delta)-DP, P(ever epsilon_lower > epsilon) <= alpha. Every
-        epsilon of a fixed grid has its own e-process, evaluated at every look, now, and at the run
-        since the last look at which the claim's wealth was largest. The bound is the last grid
-        point before the first one that was never rejected, or 0.0 if there is none.
+        If the mechanism is (epsilon, delta)-DP, the probability that epsilon_lower ever exceeds
+        epsilon is at most alpha. Every epsilon of a fixed grid is tested with its own e-process,
+        which is evaluated at three kinds of times: at every look, after the last run, and after the
+        run since the last look at which the claim's wealth was largest. The bound is the last grid
+        point before the first one that was never rejected, or 0.0 if the first one never was.
         """
         bar = log_bar(alpha)
         rate = read_claim(0, delta)[1]
@@ -176,9 +181,10 @@ class EProcess(Watched):
         return float(_COARSE[start - 1]) if start else 0.0
 
     def witness(self, place: int = 0) -> Witness | None:
-        r"""The event in which the most successful bet against the point ``place`` makes guesses.
+        r"""The witness of the most successful bet against the claimed point with index ``place``.
 
-        The event is counted on the runs between two looks in which that bet won most.
+        Its event consists of outputs for which the bet guesses, and is counted on the runs between
+        the two looks in which the bet won most. Returns None if there is no such event.
         """
         bet = int(np.argmax(self.wealth[place, : len(_EXPERT_BETS)]))
         epsilon, delta = self.claims[place]

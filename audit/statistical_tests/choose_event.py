@@ -1,13 +1,17 @@
 r"""Choose the distinguishing event: learn which dataset to guess from each output.
 
-In each cell of the outputs (``audit.statistical_tests.event``), the learned rule guesses a dataset
-at every epsilon up to a value that depends on the cell; its event is the set of cells in which it
-guesses. A rule may be any function of earlier runs; its quality affects the power of the test,
-never its validity (``docs/proofs/audit_tests.md``). Each cell has signed numbers, positive for
-dataset B: ``lean``, the learned log-odds of B, and *reaches*. A reach is the epsilon for which
-e^epsilon/(1 + e^epsilon) is the Clopper-Pearson lower bound, at level 0.1 or 0.003, on how often
-the guess in the cell was right. A rule offers several *experts*, which differ in the numbers that
-they use to decide where to guess.
+A *rule* is learned from earlier runs. At every epsilon it chooses the cells of outputs in which to
+guess (``audit.statistical_tests.event``), and it guesses dataset A or B in each of them. A rule may
+be any function of earlier runs, so its quality affects the power of the test, never its validity
+(``docs/proofs/audit_tests.md``).
+
+A rule has these numbers for each cell; they are positive if the guess in the cell is B:
+
+- ``lean``: the learned log-odds of B;
+- *reaches*: the absolute value of a reach is the epsilon for which e^epsilon/(1 + e^epsilon) is the
+  Clopper-Pearson lower bound, at level 0.1 or 0.003, on the probability of a right guess.
+
+The *experts* of a rule use different ones of these numbers to decide where to guess.
 """
 
 from __future__ import annotations
@@ -68,14 +72,18 @@ class Votes:
 class Expert:
     r"""An expert: one way to decide, at each epsilon, in which cells to guess.
 
-    The cells are in increasing order of reach, and the expert guesses in all cells from some index
-    on. Only cells whose reach exceeds epsilon qualify; cells without a reach are omitted. An expert
-    without ``promise`` guesses in all qualifying cells. An expert with ``promise`` starts at the
-    index with the best predicted score sum(n (rate - q)) / sqrt(sum n), so that many cells that
-    barely qualify do not hide a few that distinguish the datasets well. The sums are over the
-    guessed cells, n is the number of past runs in a cell, rate the predicted rate of right guesses,
-    and q = e^epsilon/(1 + e^epsilon). ``seen`` and ``promise`` are the sums of n and n rate from
-    each index on; ``ends`` are the indices after the last guess of A and after the last guess of B.
+    ``order`` lists the cells in increasing order of reach, without those of reach 0. At each
+    epsilon the expert guesses in all cells from some index on, the *cut*. All of these cells must
+    have a reach above epsilon:
+
+    - without ``promise``, the expert guesses in all cells with such a reach;
+    - with ``promise``, the cut maximises the predicted score sum(n (rate - q)) / sqrt(sum n). So
+      many cells with a reach just above epsilon do not hide a few that distinguish the datasets.
+
+    The sums are over the cells with a guess; n is the number of past runs in a cell, rate the
+    predicted rate of right guesses, and q = e^epsilon/(1 + e^epsilon). ``seen`` and ``promise``
+    are the sums of n and n rate from each index on. ``ends`` are the indices after the last guess
+    of A and after the last guess of B.
     """
 
     order: Integers
@@ -133,7 +141,7 @@ class Expert:
 
     def promised(self, cuts: Integers, q: Floats) -> Floats:
         r"""The predicted excess of right guesses over a fraction q of all guesses, in standard
-        deviations, if the expert guesses from ``cuts`` on; nan if it has no predictions.
+        deviations, if the expert guesses from ``cuts`` on; nan for an expert without predictions.
         """
         if self.promise is None:
             return np.full(len(cuts), np.nan)
@@ -163,9 +171,8 @@ def _from_here_on(values: NDArray[_Entry]) -> NDArray[_Entry]:
 class ThresholdFamily:
     r"""A learned rule: the learned log-odds of dataset B in each cell (``lean``), and the experts.
 
-    The last expert guesses where the learned odds exceed epsilon, from the best cut on. It has no
-    share of the level, but a leader may follow it
-    (:mod:`audit.statistical_tests.multiple_testing`).
+    The last expert uses ``lean`` as its reach and guesses from the best cut on. This expert has no
+    share of the level, but the leader may guess like this expert (:func:`follow`).
     """
 
     cells: Cells
@@ -176,9 +183,9 @@ class ThresholdFamily:
     def odds(self) -> tuple[Floats, Floats, Floats, Floats]:
         r"""The log-odds of dataset B per cell, in four versions.
 
-        First the learned log-odds; second the same, but 0 outside the separate cells (labels and
-        numbers that are repeated often); third and fourth, the signed reaches of "strict 0.1" and
-        "best cut 0.003", which are conservative.
+        The versions are the learned log-odds; the same, but 0 except in the cells of labels and
+        of unusually frequent numbers; the signed reaches of "strict 0.1"; and those of "best cut
+        0.003". The reaches are conservative.
         """
         alone = np.ones(len(self.lean), dtype=np.bool_)
         alone[: self.cells.intervals] = self.cells.alone
@@ -196,13 +203,14 @@ def learn_rule(tally: Tally, *, isotonic: bool = False) -> ThresholdFamily:
     ``isotonic`` states that larger numbers indicate dataset B, as for a learned score; then the
     learned odds never fall from one interval to the next.
 
-    The expert "zero cut" guesses by the sign of ``lean`` at every epsilon; the others guess where
-    their reach exceeds epsilon. Labels and unusually repeated numbers are separate cells. Intervals
-    borrow from their neighbours through a binary tree over their order: the rate of B in a child is
-    shrunk towards the rate in its parent, according to the spread among siblings, unless it departs
-    by three standard deviations. The rate of a label is shrunk towards 1/2 in the same way. Reaches
-    are passed down the tree likewise, and "best cut 0.1" also uses the reaches of half-lines (if
-    the likelihood ratio is monotone, the best events are half-lines).
+    The expert "zero cut" guesses by the sign of ``lean`` at every epsilon; the others guess only
+    where their reach exceeds epsilon. Labels and unusually frequent numbers have cells of their
+    own. All intervals are leaves of a binary tree in numerical order. The rate of B in a child is
+    shrunk towards the rate in its parent, according to the spread among siblings, unless the rates
+    differ by more than three standard deviations. The rate of a label is shrunk towards 1/2 in the
+    same way. Unless its rate differs that much, a child takes the reach of its parent if that reach
+    is larger or points to the other dataset. "best cut 0.1" also uses the reaches of half-lines,
+    which are the best events if the likelihood ratio is monotone.
     """
     cells = tally.cells()
     past = cells.counts.sum(axis=0)
@@ -328,7 +336,7 @@ class Trial:
         return self.cast(expert, self.rule.experts[expert].cuts(epsilons))
 
     def cast(self, expert: int, cuts: Integers) -> Votes:
-        r"""The votes of an expert if it guesses from these cuts on, one per epsilon."""
+        r"""The votes of an expert that guesses from these cuts on, one per epsilon."""
         one = self.rule.experts[expert]
         if expert not in self.sums:
             self.sums[expert] = one.sums(self.counts)
@@ -337,10 +345,10 @@ class Trial:
         return Votes(right=right[cuts], wrong=wrong[cuts], sides=sides)
 
     def witness(self, expert: int, epsilon: float) -> Witness | None:
-        r"""The witness of one expert's guesses at ``epsilon``, or None if it has no guesses.
+        r"""The witness of one expert's guesses at ``epsilon``, or None if there are no guesses.
 
         The event is either the set of cells in which A is guessed, or that of B, whichever has the
-        larger margin. It was fixed by earlier runs.
+        larger margin. The event was fixed by earlier runs.
         """
         guesses = self.rule.experts[expert].guesses(epsilon)
         cells, counts, integral = self.rule.cells, self.counts, self.integral

@@ -38,7 +38,7 @@ _MOST_THRESHOLDS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineParameters:
-    r"""The parameters: delta, rounded up; the error probability alpha, rounded down; the seed."""
+    r"""The parameters of baselines: delta (rounded up), error probability (down) and seed."""
 
     delta: float
     alpha: float
@@ -212,7 +212,7 @@ def bonferroni_thresholds(scores: Scores, parameters: BaselineParameters) -> flo
 
 
 def plug_in(scores: Scores, parameters: BaselineParameters) -> float:
-    r"""The largest bound over all thresholds if frequencies were probabilities.
+    r"""The largest bound over all thresholds, with frequencies in place of probabilities.
 
     This is a negative control and never valid: if outputs are continuous, the smallest one occurs
     on only one dataset, so the ratio of frequencies is infinite there for every mechanism.

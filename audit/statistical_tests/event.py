@@ -175,8 +175,8 @@ class Tally:
         r"""The cells learned from these runs, with their counts.
 
         There are about 4 sqrt(runs) intervals at most, and never more than about 2048. If there are
-        no more distinct numbers than that, each number has its own interval; otherwise intervals
-        have equal counts over both datasets, and each frequent number has a separate one. A new
+        no more distinct numbers than that, each number has its own interval. Otherwise intervals
+        contain about equally many runs, and each frequent number has a separate interval. A new
         number falls in the interval around it. A new label falls in the last cell, whose counts are
         those of the labels seen once (the Good-Turing estimate of how new labels are spread over
         the datasets).

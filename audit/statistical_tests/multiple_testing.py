@@ -102,10 +102,10 @@ def weigh(
     An outcome is marked ``refuted`` at the level of the whole audit: for any set of true claims,
     P(one of them is marked) <= alpha. The bounds ``epsilon_lower`` hold together with probability
     1 - alpha: each uses its part of alpha, divided by the number of distinct deltas. The outcomes
-    of leaders follow those of all views. ``resolution`` is the worst over all views, each at its
-    best point, except scores and views in which nothing could be measured (``coverage``).
-    ``models`` contains the models of each view, which describe the event of a learned score. The
-    choice of views must not depend on their runs.
+    of leaders follow those of all views. ``resolution`` is the worst resolution of a view, where
+    the resolution of a view is that at its best point; learned scores and views that measured
+    nothing (``coverage``) are omitted. ``models`` contains the models of each view, which describe
+    the event of a learned score. The choice of views must not depend on their runs.
     """
     level, points = rational("alpha", alpha), family.claim.points
     found = family.judged(level)
@@ -184,9 +184,14 @@ def _layer(kind: str, tests: int) -> LayerRun:
 class FixedFamily:
     r"""The evidence of all views, and then of the leaders, for numbers of runs fixed beforehand.
 
-    The fields list the views and then the leaders: ``tests`` their (pair, feature), ``parts`` their
-    parts of the level, which sum to 1, and ``followed`` the indices of the views whose trials their
-    ``evidence`` contains. A view follows only itself; a leader may follow several views.
+    Each of these fields has one entry for each view, and then one for each leader:
+
+    - ``tests``: the pair and the feature;
+    - ``parts``: the parts of the level, which sum to 1;
+    - ``evidence``: the evidence;
+    - ``followed``: the indices of the views whose trials the evidence contains: for a view only its
+      own index, for a leader those of the views that it may follow.
+
     ``learned`` states for each view whether it is a learned score.
     """
 
@@ -210,8 +215,9 @@ class FixedFamily:
     def p_value(self, test: int, point: Claim, level: Fraction) -> float:
         r"""The p-value of one test of one claimed point.
 
-        The test's bounds on how often it guesses use up a share of its part of ``level``, and the
-        p-value is never below that share.
+        If delta > 0, the test needs bounds on the probability of a guess. These bounds use the
+        fraction 1/:data:`BERGER_BOOS_SHARE` of the test's share of ``level``, and the p-value is
+        never below that fraction of the share.
         """
         share = level * self.parts[test] / len(self.claim.points)
         return self.evidence[test].p_value(*point.exact, spend=share / BERGER_BOOS_SHARE)
@@ -339,12 +345,17 @@ class FamilyProcess(Watched):
 
     Instances are frozen: :meth:`update` returns the next state. ``path[t-1]`` is the logarithm of
     the mean wealth of all views after t runs of all pairs, in order; a run to which several
-    features are applied counts once. For each view, ``tests`` has its (pair, feature), ``parts``
-    its weight in the mean, ``learned`` whether it is a learned score, and ``processes`` its
-    evidence over all claimed points. The parts sum to 1. Stopping when the mean wealth reaches
-    1/alpha refutes the claim as a whole: some point fails on some view, and :func:`weigh` marks it.
+    features are applied counts once. These fields have one entry for each view:
+
+    - ``tests``: the pair and the feature;
+    - ``parts``: the weight of the view in the mean; the parts sum to 1;
+    - ``learned``: whether the view is a learned score;
+    - ``processes``: the evidence on this view, over all claimed points.
+
     ``peak`` contains the block in which the mean was largest, and the number of the block's runs up
-    to the maximum; it is None if the mean never exceeded 1.
+    to the maximum; ``peak`` is None if the mean never exceeded 1. If the mean wealth reaches
+    1/alpha, the claim as a whole is refuted: some point fails on some view, and :func:`weigh` marks
+    this point.
     """
 
     claim: Claim | CurveClaim
@@ -569,11 +580,11 @@ def holm(p_values: Sequence[float], shares: Sequence[Fraction] | None = None) ->
     r"""Holm-adjusted p-values: rejecting all that are at most alpha gives
     P(a false rejection) <= alpha.
 
-    ``shares`` are the tests' shares of the level (equal by default). In the order of p/share, each
-    p-value is multiplied by the sum of its own share and all later shares, divided by its own
-    share, and made no smaller than the adjusted p-value before it (Holm 1979). So with equal
-    shares, the k-th smallest of m p-values is multiplied by m - k + 1. The results are rounded up.
-    The tests may be dependent in any way.
+    ``shares`` are the tests' shares of the level (equal by default). The tests are taken in the
+    order of p/share. Each p-value is multiplied by the sum of its own share and all later shares,
+    and divided by its own share; the adjusted p-value is this number or the adjusted p-value before
+    it, whichever is larger (Holm 1979). So with equal shares, the k-th smallest of m p-values is
+    multiplied by m - k + 1. The results are rounded up. The tests may be dependent in any way.
     """
     each = [Fraction(1)] * len(p_values) if shares is None else list(shares)
     adjusted, least, left = [1.0] * len(p_values), 0.0, sum(each, Fraction(0))
@@ -590,7 +601,7 @@ def by_averages(log_wealth: Floats, shares: Sequence[Fraction] | None = None) ->
     r"""For each e-value, the smallest mean over all sets of e-values that contain it.
 
     Arguments and results are logarithms. Rejecting all hypotheses whose smallest mean is at least
-    1/alpha gives P(a false rejection) <= alpha (Vovk and Wang 2021, section 5), because the mean
+    1/alpha gives P(a false rejection) <= alpha (Vovk and Wang 2021, section 5). Reason: the mean
     over the true hypotheses reaches 1/alpha with probability at most alpha. The means are weighted
     by ``shares`` (equal by default). The results are rounded down.
     """

@@ -129,8 +129,8 @@ class LossLine(NamedTuple):
 def lines_of(points: Iterable[tuple[RationalLike, RationalLike]]) -> tuple[LossLine, ...]:
     r"""The lines implied by the points (epsilon, delta) of a curve, sorted by slope.
 
-    P <= e^epsilon Q + delta gives two lines: Q >= e^-epsilon (P - delta) and, by the complements,
-    Q >= 1 - delta - e^epsilon (1 - P).
+    With R and w as in :class:`LossLine`, R <= e^epsilon w + delta gives two lines:
+    w >= e^-epsilon (R - delta) and, by the complements, w >= 1 - delta - e^epsilon (1 - R).
     """
     found = []
     for epsilon, delta in points:
@@ -149,15 +149,15 @@ def curve_refuted(
 ) -> bool:
     r"""Whether P(at least ``right`` right guesses) = ``alpha`` is impossible under the ``lines``.
 
-    Let m be the number of canaries, r of guesses and v of right guesses, and let
-    p_j = P(j guesses are right) for such a mechanism. For each k <= v the right and the wrong
-    guesses satisfy
+    Let m = ``canaries``, r = ``guesses`` and v = ``right``. For a mechanism that satisfies the
+    lines, let p_j = P(j guesses are right). Then for each k <= v and each line
 
-        w_{k-1} >= line(R_k),   R_k = sum_{j >= k} j p_j / m,   w_k = sum_{j >= k} (r - j) p_j / m.
+        w_{k-1} >= slope R_k + offset,
+        R_k = sum_{j >= k} j p_j / m,   w_k = sum_{j >= k} (r - j) p_j / m.
 
-    The least total probability that any p with P(j >= v) = alpha needs is found from v downwards;
-    if it exceeds 1, there is no such p. Each step rounds R down and w up, which makes the total
-    smaller.
+    The least total probability sum_j p_j under these inequalities and P(j >= v) = alpha is computed
+    for k from v downwards. If the total exceeds 1, there is no such mechanism. Each step rounds R
+    down and w up, which makes the total smaller.
 
     Source: Mahloujifar, Melis and Chaudhuri 2024, "Auditing f-differential privacy in one run".
     Proof: ``docs/proofs/audit_tests.md``.
@@ -193,7 +193,7 @@ def curve_p_value(
 ) -> float:
     r"""An upper bound on P(at least ``right`` of the ``guesses`` are right), if the ``lines`` hold.
 
-    The bound is found by bisection to within a thousandth, and is at least ``least``.
+    The bound is found by bisection, to within a factor e^0.001, and is at least ``least``.
     """
     if not right or not curve_refuted(canaries, guesses, right, lines, 1.0 - _ROUNDING):
         return 1.0

@@ -1,15 +1,15 @@
 r"""The prequential test: a lower bound on epsilon from a fixed number of runs.
 
 In each run, a fair bit W picks the dataset D_W, and the mechanism M gives the output X ~ M(D_W).
-Each block makes the number of runs half as large again. The guesses of W in a block follow a rule
-learned only from earlier blocks, and if M is (epsilon, delta)-DP, they are right with probability
-at most
+The runs are divided into blocks; a block after the first one is half as large as all earlier blocks
+together. The guesses of W in a block follow a rule learned only from earlier blocks. If M is
+(epsilon, delta)-DP, a guess is right with probability at most
 
     q = (e^epsilon + delta/kappa) / (1 + e^epsilon),      kappa = P(guess).
 
-Each block gives a randomised binomial p-value, and the p-values are combined by the inverse normal
-method. No half of the runs is reserved for training, and no run is scored by a rule learned from
-it. Statement and proof: ``docs/proofs/audit_tests.md``.
+Each block after the first one gives a randomised binomial p-value, and the p-values are combined by
+the inverse normal method. So only the first block is used for training alone, and no run is tested
+with a rule learned from that run. Statement and proof: ``docs/proofs/audit_tests.md``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from dpcore.numbers.parameter import RationalLike, at_least_zero, integer, ratio
 special: Final = LazyModule("scipy.special")  # slow: not loaded by an audit without runs
 
 WEIGHTS: Final = (0.06, 0.04, 0.04, 0.06, 0.8)
-r"""The experts' shares of the false-alarm level, in the order of ``learn_event.EXPERTS``."""
+r"""The experts' shares of the false-alarm level, in the order of ``choose_event.EXPERTS``."""
 
 LED: Final = (0.8, 0.07, 0.07, 0.06, 0.0)
 r"""The experts' shares for a view of a family that has a leader
@@ -139,10 +139,10 @@ class Evidence:
         the mechanism is (epsilon, delta)-DP.
 
         The bound is the last point of :data:`GRID` before the first point that is not rejected, or
-        0.0 if there is none. It may be compared with any claim, even one chosen afterwards: the
-        scan errs only if it rejects the first grid point at or above the true epsilon, which is a
-        single test. ``known`` is another lower bound, at which the scan starts; if it is valid,
-        the returned bound is wrong with probability at most alpha.
+        0.0 if there is none. The bound may be compared with any claim, even one chosen afterwards,
+        because the scan errs only if the test of a single grid point errs: the first one at or
+        above the true epsilon. ``known`` is another lower bound, at which the scan starts. If
+        ``known`` is valid, the returned bound is wrong with probability at most alpha.
         """
         level = round_down(rational_in("alpha", alpha, "(0, 1)"))
         rate = read_claim(0, delta)[1]
@@ -348,10 +348,15 @@ def resolution(
     r"""The least probability at which 95 of 100 audits detect an output that reveals its dataset.
 
     An output that occurs with this probability eta on one dataset, and never on the other, makes 95
-    of 100 audits refute the claim. With N = runs, eta is the larger solution of two equations. For
-    P(Bin(4N/9, eta/2) >= L) = 0.975, the expert "best cut 0.003" has learned the output before the
-    last two blocks. For P(Bin(5N/9, eta/2) >= K) = 0.975, these blocks contain K right guesses,
-    which suffice even if the other blocks are uninformative. L and K are the least integers with
+    of 100 audits refute the claim. With N = runs, eta is the least value for which each of these
+    probabilities is at least 0.975:
+
+    - P(Bin(4N/9, eta/2) >= L): the expert "best cut 0.003" learns the output before the last two
+      blocks;
+    - P(Bin(5N/9, eta/2) >= K): the last two blocks contain K right guesses, which suffice even if
+      the other blocks are uninformative.
+
+    L and K are the least integers with
 
         .003^(1/L) > q,      sqrt(5/9) Phi^-1(1 - q^K) >= Phi^-1(1 - w alpha),
 
@@ -361,7 +366,8 @@ def resolution(
     revealing event of many labels may contain all labels that are too rare to be learned, so their
     fraction is added. The other outputs also matter, so the result is a conservative estimate,
     checked by simulation, and not a theorem. The result is 1.0 if only an output that always occurs
-    on one dataset would be detected, and ``inf`` if no output would be or the labels are too rare.
+    on one dataset would be detected. The result is ``inf`` if no output would be detected, or if
+    the labels are too rare.
     """
     level = float(rational_in("alpha", alpha, "(0, 1)"))
     count = integer("runs", runs, at_least=0)

@@ -299,7 +299,7 @@ class Watched:
         return math.exp(min(self.log_e, LARGEST_EXPONENT))
 
     def rejected_at(self, alpha: RationalLike = "0.05") -> int | None:
-        r"""The number of runs after which the wealth first reached 1/alpha; None if it has not."""
+        r"""The number of runs after which the wealth first reached 1/alpha, or None."""
         crossed = np.flatnonzero(self.path >= log_bar(alpha))
         return int(crossed[0]) + 1 if len(crossed) else None
 
@@ -330,10 +330,11 @@ class Weighed:
 def reported_row(outcomes: Sequence[Outcome], surest: int) -> int:
     r"""The index of the outcome to report.
 
-    Candidates have the same claimed point and the same verdict as the outcome with the index
-    ``surest``, which has the strongest evidence. The one with the largest bound is reported; but if
-    they are refuted, tests of values precede tests of the representation of floats, and tests of
-    time come last. All bounds hold together (``docs/proofs/audit_tests.md``).
+    ``surest`` is the index of the outcome with the strongest evidence. The candidates have the same
+    claimed point and the same verdict as this outcome. If they are refuted, tests of values precede
+    tests of the representation of floats, and tests of time come last. Of the remaining candidates,
+    the one with the largest bound is reported. All bounds hold together
+    (``docs/proofs/audit_tests.md``).
     """
     causes = [*CAUSES]
 
@@ -349,8 +350,8 @@ def reported_row(outcomes: Sequence[Outcome], surest: int) -> int:
 def verdict_of(coverage: Sequence[Coverage], *, refuted: bool) -> VerdictWord:
     r"""The verdict of the sample layer.
 
-    It is "nothing_measured" if the claim is not refuted, and for some pair no view measured
-    anything.
+    The verdict is "nothing_measured" if the claim is not refuted, and for some pair no view
+    measured anything.
     """
     if refuted:
         return "refuted"

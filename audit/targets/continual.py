@@ -99,7 +99,7 @@ def doubled(sums: Any) -> int:
 
 
 def weighed(sums: Any) -> int:
-    r"""Add all running sums, each divided by the number of blocks that it adds up.
+    r"""Add all running sums, each divided by the number of blocks of items in the sum.
 
     This feature detects noise that is redrawn for each sum. The result is in sixtieths, and each
     weight is rounded down to an integer.

@@ -84,8 +84,8 @@ def law_of(
     """
     if not has_law(mechanism, scores):
         reason = (
-            f"must give 1 to {MOST_LISTED} outputs, from scores at most {MOST_SPREAD} apart, to "
-            "have an exact law: use only the sample layer"
+            f"has no exact law, which needs 1 to {MOST_LISTED} possible outputs and scores at most "
+            f"{MOST_SPREAD} apart: use only the sample layer"
         )
         raise InvalidParameter("dataset", dataset, reason)
     if isinstance(mechanism, AboveThreshold):

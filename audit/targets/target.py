@@ -281,7 +281,7 @@ class Catalogued(Vectorised):
         r"""Make a target from a dpcore mechanism, which uses the system's randomness unless
         ``seeded``.
 
-        ``own`` contains additional fields of this class, and ``about`` fields of its subject.
+        ``own`` contains additional fields of this class, and ``about`` the fields of ``subject``.
         """
         from audit.broken_mechanisms import Subject
         from audit.broken_mechanisms import seeded as stream

@@ -21,9 +21,9 @@ bandit:dist-dp-se,epsilon=1,path=devices
                            the server's view of a bandit run, with one message per user
 exec:./program args        any executable, see ``audit.targets.program``
 
-``bandit:...`` is resolved by the entry point ``bandit`` in the group ``dpcore.targets``. It is a
-callable of (spelling, rest, seeded) that returns plain data (:class:`Provided`), so that audit does
-not import the package bandits.
+``bandit:...`` is resolved by the entry point ``bandit`` in the group ``dpcore.targets``. This entry
+point is a callable of (spelling, rest, seeded) that returns plain data (:class:`Provided`), so that
+audit does not import the package bandits.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ def source_of(function: Callable[..., Any] | None) -> str | None:
 
 
 def content_of(target: Target) -> str | None:
-    r"""A digest of the source file of a target, or None if it has none.
+    r"""A digest of the source file of a target, or None if there is no such file.
 
     For a program, the digest covers the executable and the arguments that name files. Files that
     the source imports, and data files, are not included.

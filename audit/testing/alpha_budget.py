@@ -2,10 +2,10 @@ r"""Share one false-alarm probability (alpha) among all tests of a run.
 
 A statistical test rejects a correct mechanism with probability at most its alpha. Each test buys
 its alpha from an :class:`AlphaBudget` under a name, and uses the return value of
-:meth:`AlphaBudget.buy` as its level. By the union bound, the probability that any test of the run
-rejects a correct mechanism is at most the sum of the spent alphas, so at most the total, for any
-dependence between the tests. No alpha may depend on a result of the same run: alphas must be fixed
-beforehand, for example as equal shares for a known number of tests (:func:`equal_share`).
+:meth:`AlphaBudget.buy` as its level. The probability that any test of the run rejects a correct
+mechanism is at most the sum of the spent alphas (union bound), and so at most the total. This holds
+for any dependence between the tests. No alpha may depend on a result of the same run: alphas must
+be fixed beforehand, for example as equal shares for a known number of tests (:func:`equal_share`).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class AlphaBudget:
         return self.total - self.spent
 
     def statement(self) -> str:
-        r"""Summarise the purchases in one line, rounded up."""
+        r"""Summarise the purchases in one line, with alphas rounded up."""
         if not self._bought:
             return "no statistical test ran"
         many = f"{len(self._bought)} purchase{'' if len(self._bought) == 1 else 's'}"

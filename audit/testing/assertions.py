@@ -160,7 +160,8 @@ def _require_power(report: AuditReport) -> None:
     few = report.verdict == "nothing_measured" and not math.isfinite(report.resolution)
     if few and not any(each.constant or each.learned or each.blind for each in report.coverage):
         alpha = write_rational(rational("alpha", report.alpha))
-        reason = f"are too few to refute {report.claim} at alpha = {alpha}, for any outputs"
+        claim = f"{report.claim} at alpha = {alpha}"
+        reason = f"are too few to refute {claim}, for any outputs: use more runs"
         raise InvalidParameter("runs", report.runs, reason)
 
 

@@ -301,9 +301,11 @@ def canaries(  # noqa: PLR0913 - each is an option of the command
     >>> report.verdict, 3.8 < report.epsilon_lower < 5
     ('refuted', True)
 
-    Raises :class:`InvalidParameter` if a score is not finite, if a value of ``included`` is not 0
-    or 1, if all values of ``included`` are equal, if they are improbable under fair coins
-    (probability below 1e-9), or if the claim cannot be parsed.
+    Raises :class:`InvalidParameter` if
+
+    - a score is not finite, or the claim cannot be parsed;
+    - a value of ``included`` is not 0 or 1, or all these values are equal;
+    - the number of included canaries is improbable under fair coins (probability below 1e-9).
     """
     values, truth = _read(scores, included)
     alpha = 1 - level("confidence", confidence, "0.999")

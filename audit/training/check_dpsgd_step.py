@@ -219,7 +219,8 @@ class _Caller:
             raise TargetFailed(self.target, reason)
         given: Floats = found.astype(np.float64)
         if given.shape != gradients.shape[1:]:
-            reason = f"update() must return {gradients.shape[1]} numbers, not shape {given.shape}"
+            many = gradients.shape[1]
+            reason = f"update() must return an array of shape ({many},), not {given.shape}"
             raise TargetFailed(self.target, reason)
         return given
 

@@ -116,8 +116,8 @@ class StepReport(Result):
     def verdict(self) -> StepVerdict:
         r"""The verdict on all checks.
 
-        It is "refuted" if a check failed, otherwise "nothing_measured" if a check could not be
-        made, otherwise "not_refuted".
+        The verdict is "refuted" if a check failed, otherwise "nothing_measured" if a check could
+        not be made, otherwise "not_refuted".
         """
         found = {check.verdict for check in self.checks}
         if found & {"refuted", "fault"}:

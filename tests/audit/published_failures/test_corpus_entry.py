@@ -134,7 +134,7 @@ def test_every_entry_has_its_expected_verdict(audit: Shell, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("run", "error: NAME: must be given, or --all"),
+        ("run", "error: NAME: must be given, or use --all"),
         ("run no-such", "error: NAME = no-such: must be an entry"),
         ("run --all opendp-threshold", "error: --all: runs every entry"),
         ("run opendp-threshold --cache a-file", "error: --cache = a-file: must be a folder"),

@@ -124,7 +124,7 @@ def test_every_printed_number_is_rounded_to_its_safe_side() -> None:
     proven = dataclasses.replace(PROVEN, verdict="refuted", witness=EXACT_WITNESS)
     assert "probability between 0.333 and 0.334 on dataset A" in "\n".join(lines(proven))
     below = " ".join(" ".join(lines(dataclasses.replace(SAMPLED, epsilon_lower=0.59))).split())
-    assert "bound not above the refuted epsilon = 1: the bound is the first epsilon" in below
+    assert "bound not above the refuted epsilon = 1: the bound is the last epsilon" in below
     assert "test of the claim itself shows that epsilon exceeds 1, with 95% confidence" in below
     assert "not above the refuted" not in shown
 

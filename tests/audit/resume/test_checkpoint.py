@@ -353,7 +353,7 @@ def test_features_without_a_source_file_are_resumed(here: Path) -> None:
     (here / "maps.py").write_text("def mine(x): return x\n")
     gone = plan(features=(read_feature("maps.py:mine"),))
     (here / "maps.py").unlink()
-    with pytest.raises(InvalidParameter, match=r"feature maps\.py:mine: maps\.py: No such file"):
+    with pytest.raises(InvalidParameter, match=r"maps\.py of feature maps\.py:mine cannot be read"):
         opened(here / "state", gone)
 
 

@@ -157,5 +157,5 @@ def test_interleave_keeps_each_dataset_and_refuses_other_sizes() -> None:
     assert (both[worlds] < 0).all()
     with pytest.raises(InvalidParameter, match="world_a: must contain 0 outputs"):
         interleave([1], [2, 3], np.array([True, True]), rng)
-    with pytest.raises(InvalidParameter, match="world_b"):
+    with pytest.raises(InvalidParameter, match=r"world_b: must contain outputs of shape \(2,\)"):
         interleave([[1, 2]], [[1]], np.array([True, False]), rng)
