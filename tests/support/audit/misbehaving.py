@@ -181,13 +181,6 @@ def bulky_dict(dataset: Any) -> Any:
     return {str(i): i for i in range(200)} | {"199": dataset}
 
 
-def spoils(dataset: Any, rng: np.random.Generator) -> Any:
-    """Empties its dataset: without a fresh copy, later runs would see other data."""
-    total = sum(dataset)
-    dataset.clear()
-    return total
-
-
 def tired_and_loud(dataset: Any, n: int, rng: np.random.Generator) -> Any:
     time.sleep(0.01 * n)
     return loud(dataset, n, rng)
