@@ -278,29 +278,3 @@ def test_an_audit_draws_no_run_twice(audit: Shell, here: Path) -> None:
         audit("t.py:count", "--pair", 0, 1, "--claim", claim, "-n", 200, "--seed", 7)
     # Per audit, the only extra runs are 8 per dataset, never tested, that check reproducibility.
     assert len((here / "calls").read_text()) == 2 * (200 + 2 * 8)
-
-
-UNMEASURED = """
-def token(v, rng): return "".join(rng.choice([*"abcdefghij"], 24))
-def named(share, person, rng):
-    return "nothing" if rng.random() < share else person + token(0, rng)
-def hardly(person, rng): return named(0.035, person, rng)
-def mostly(person, rng): return named(0.6, person, rng)
-def shown(person, rng): return [named(0.035, person, rng), person][rng.integers(2)]
-"""
-
-
-def test_nothing_measured_is_never_a_pass(here: Path, audit: Shell) -> None:
-    (here / "t.py").write_text(UNMEASURED)
-
-    def code(name: str, *words: object) -> int:
-        options = ("--claim", "epsilon=1", "--pair", '"ada"', '"bob"', "-n", 2000, "--seed", 1)
-        return audit(f"t.py:{name}", *options, *words).code
-
-    assert code("token") == 4
-    assert code("hardly") == 4
-    # Unmeasured outputs are less than half, but they name the person with a large probability.
-    assert code("mostly") == 0
-    assert code("mostly", "--resolution", "0.02") == 4
-    # A refutation from the measured half still counts.
-    assert code("shown") == 1
