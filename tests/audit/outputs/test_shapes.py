@@ -240,18 +240,11 @@ def test_a_witness_names_the_part_of_the_output(name: str, words: str) -> None:
 
 LABELS = {
     "integer": (2**60, 2**60 + 1),
-    "fraction": (Fraction(10**30, 3), Fraction(10**30 + 1, 3)),
     "zero": (0.0, -0.0),
     "text": ("7 of 1.0", "007 of 1.00"),
-    "long text": (f"{10**30}", f"{10**30 + 1}"),
-    "JSON": ('{"a": 1.0}', '{"a": 1.00}'),
     "repeated key": ('{"a": 1, "a": 2}', '{"a": 2}'),
-    "line ends": ("a\nb", "a\r\nb"),
-    "bytes": (b"1.0", b"1.00"),
     "set": ({1.0}, {1}),
-    "clongdouble": (np.clongdouble(1), np.clongdouble(1 + 1j)),
     "longdouble": (np.longdouble(1), np.longdouble(1) + np.finfo(np.longdouble).eps),
-    "keys": ({True: 1}, {1.0: 1}),
     "zero keys": ({0.0: 1}, {-0.0: 1}),
 }
 

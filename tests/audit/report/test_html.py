@@ -39,6 +39,22 @@ from tests.support.audit.html_documents import (
 from tests.support.audit.parse_witness import in_event, spans, worded
 from tests.support.dpcore.mutants import mutated, rewired
 
+SEEN: dict[str, list[str]] = {
+    "refuted": ["Other methods", "bayes", COMMAND, "at least"],
+    "not-refuted": ["12 outputs are nan", "This is not a proof"],
+    "sequential": ["e-value", "the evidence sufficed at run"],
+    "labels": ["array([0, 0, 0, 0, 0, 0], dtype=uint8)"],
+    "curve": [
+        "discrete-gaussian:sigma_squared=4@1", "at delta = 0.01", "Pair 2",
+        "All runs on pair 1.", "[1, 2]",
+        "On tape 12 both outputs are <the dataset> itself.", "error, refutes", "integers 0..9",
+        "tested: not refuted", "outputs themselves",
+        "Does the sampler follow its claimed distribution?",
+    ],
+    "proven": ["exactly 1 on this pair (proven)", "proven from their exact distributions"],
+    "failed": [NASTY, "raised ValueError: <b>no</b> (dataset B, run 97)"],
+}  # fmt: skip
+
 
 @by_day(3)
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -56,6 +72,9 @@ def test_a_page_is_self_contained_and_the_verdict_comes_first(name: str) -> None
         assert set(name_of.split()) <= set(seen.ids)
     assert seen.tags.count("svg") == seen.tags.count("desc") == shown.count('role="img"')
     assert seen.words.index(VERDICTS[name]) < seen.words.index("Claim")
+    for words in SEEN.get(name, ()):
+        assert words in seen.words
+    assert shown.count("<svg") == (1 if name in {"proven", "exact-refuted"} else 3)
     names = re.findall(r"<dt>(.*?)</dt>", shown.partition("</dl>")[0])
     assert len(set(names)) == len(names), "a row is shown twice"
     assert re.search(r"\bprivate\b", seen.words, re.IGNORECASE) is None
