@@ -192,11 +192,6 @@ def tired(dataset: Any, rng: np.random.Generator) -> Any:
     return int(rng.integers(2))
 
 
-def slow(dataset: Any, n: int, rng: np.random.Generator) -> Any:
-    time.sleep(0.02)
-    return laplace(dataset, n, rng)
-
-
 def unnoised(dataset: Any, n: int, rng: np.random.Generator) -> Any:
     return np.full(n, dataset)
 
