@@ -2,6 +2,7 @@ r"""Tests of the feature ``time``, the duration of a call as an output."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,12 +13,12 @@ from scipy import stats
 import audit
 import audit.targets.target
 from audit.features.parse_feature import read_feature
-from audit.outputs.output_parser import draw_worlds
 from audit.sample_layer import draw
 from audit.targets.target import Scalar
 from audit.targets.target_syntax import as_target
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
+from tests.audit.targets.test_target import block
 from tests.support.audit import plans
 from tests.support.dpcore.mutants import mutated
 
@@ -123,15 +124,8 @@ def made_last_and_handed_over(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int
         return 0
 
     target = as_target("noted", noted)
-    seeds = np.random.SeedSequence(5).spawn(4)
-    block = audit.targets.target.Block(
-        pair=(0, 1),
-        worlds=draw_worlds(2000, np.random.default_rng(seeds[0])),
-        seeds=(seeds[1], seeds[2]),
-        mixing=seeds[3],
-        timed=True,
-    )
-    assert len(list(target.draw(block))) == len(handed) == 2000
+    timed = replace(block((0, 1), runs=2000, seed=5), timed=True)
+    assert len(list(target.draw(timed))) == len(handed) == 2000
     assert sorted(made) == [0] * 2000 + [1] * 2000
     return handed
 
