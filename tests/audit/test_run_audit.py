@@ -107,10 +107,7 @@ def test_the_report_in_python_is_that_of_the_command(
     assert report.refuted is (answer.code == 1)
 
 
-def test_failures_of_a_target_and_ctrl_c_are_passed_on() -> None:
-    def raises(dataset: int) -> int:
-        raise KeyError("age")
-
+def test_ctrl_c_is_passed_on() -> None:
     # A background process may ignore SIGINT.
     calls = iter(range(10**6))
 
@@ -119,8 +116,6 @@ def test_failures_of_a_target_and_ctrl_c_are_passed_on() -> None:
             os.kill(os.getpid(), signal.SIGINT)
         return dataset
 
-    with pytest.raises(audit.TargetFailed, match="KeyError"):
-        audit.audit(raises, "epsilon=1", pair=(0, 1), runs=100)
     with hearing_ctrl_c(), pytest.raises(KeyboardInterrupt):
         audit.audit(stopped, "epsilon=9", pair=(0, 1), runs=1000)
 

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from audit.claims import Claim, VerdictWord
 from audit.errors import TargetFailed
 from audit.formats import result
-from audit.formats.shorten import distinct, printable
+from audit.formats.shorten import printable
 from audit.report import figures
 from audit.report.audit_report import AuditReport
 from audit.report.figure_data import Bin, Histogram, histogram
@@ -258,15 +258,6 @@ def test_the_shading_ends_where_the_event_ends() -> None:
     inside, told = in_event(event, outputs), spans(event, whole=False)
     careless = mutant(outputs, worlds, event, inside, told, pair=0, feature=None)
     assert careless.bins[5].covered == ((0.0, 1.0),)
-
-
-def test_shortened_names_with_the_same_start_stay_distinct() -> None:
-    tuples = [repr((1,) * 40 + (k,)) for k in range(6)]
-    for names in (tuples, [f"{'x' * 190}{k}{'y' * 99}" for k in range(5)], ["ab" * 99, "ab" * 98]):
-        cut = distinct(names, 20)
-        assert len(set(cut)) == len(names)
-        assert max(map(len, cut)) <= 20
-    assert len({name[:20] for name in tuples}) == 1, "a plain cut is no twin"
 
 
 def test_a_rare_witness_is_drawn_on_a_labelled_logarithmic_axis() -> None:
