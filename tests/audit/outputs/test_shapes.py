@@ -6,7 +6,6 @@ correct version, which must not. Noise is exact: discrete Laplace noise in whole
 
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
 import json
 import math
@@ -19,6 +18,7 @@ from functools import cache
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from audit.outputs.rows import EXACT, row_of
@@ -47,12 +47,6 @@ def whole(answer: int, rng: Rng) -> int:
     return answer + int(rng.geometric(p) - rng.geometric(p))
 
 
-@dataclasses.dataclass
-class Summary:
-    rows: int
-    mean: float
-
-
 class Veiled:
     """An object of an unknown class, whose repr hides its number."""
 
@@ -61,10 +55,6 @@ class Veiled:
 
     def __repr__(self) -> str:
         return "<Veiled>"
-
-
-def pandas() -> Any:
-    return pytest.importorskip("pandas")
 
 
 def token(rng: Rng) -> str:
@@ -79,10 +69,8 @@ NUMBERS: Final[dict[str, Callable[[float, Rng], Any]]] = {
     "record": lambda x, rng: {
         "id": token(rng), "size": {"low": real(0, rng), "mean": x}, "rows": [real(0, rng)] * 2
     },
-    "data class": lambda x, _: Summary(rows=100, mean=x),
     "veiled class": lambda x, _: Veiled(x),
-    "series": lambda x, rng: pandas().Series([x, real(0, rng)], index=["a", "b"]),
-    "frame": lambda x, rng: pandas().DataFrame({"x": [x], "y": [real(0, rng)]}),
+    "frame": lambda x, rng: pd.DataFrame({"x": [x], "y": [real(0, rng)]}),
     "sentence": lambda x, _: f"average = {x:.6f} kg",
     "structured": lambda x, rng: np.array(
         [(int(noise(rng)), x), (1, real(0, rng))], dtype=_ROW
@@ -90,13 +78,9 @@ NUMBERS: Final[dict[str, Callable[[float, Rng], Any]]] = {
     "matrix": lambda x, rng: np.insert(real(0, rng, 5), 4, x).reshape(2, 3),
     "packed": lambda x, _: struct.pack(">q", round(x * 2**_UNIT) + (1 << 50)),
     "date": lambda x, _: _DAY + dt.timedelta(seconds=round(x * 2**16) / 2**16),
-    "numpy date": lambda x, _: np.datetime64(round(x * 2**_UNIT), "us"),
     "complex number": lambda x, rng: complex(real(0, rng), x),
     "in JSON": lambda x, rng: json.dumps(
         {"id": token(rng), "rows": [{"n": whole(0, rng), "mean": real(0, rng)}, {"mean": x}]}
-    ),
-    "lines": lambda x, rng: (
-        f"rows: {whole(100, rng)}\nmean: {x:.4f}\ntime: {rng.random():.6f} s\n"
     ),
     "fraction": lambda x, _: {"mean": Fraction(x)},
 }  # fmt: skip
@@ -188,7 +172,7 @@ SHAPES: Final[dict[str, Shape]] = {
 def runs_of(name: str) -> int:
     subtle = ("missing", "not a number", "sentence", "structured")
     runs = {"many": 300, **dict.fromkeys(subtle, 3000)}
-    return runs.get(name, 400 if name.startswith(("frame", "series")) else 1000)
+    return runs.get(name, 400 if name == "frame" else 1000)
 
 
 @cache
@@ -202,8 +186,6 @@ def audited(name: str, *, broken: bool) -> AuditReport:
 @pytest.mark.parametrize("broken", [True, False], ids=["broken", "correct"])
 @pytest.mark.parametrize("name", SHAPES)
 def test_leaks_in_outputs_of_any_shape_are_found(name: str, broken: bool) -> None:
-    if name.startswith(("series", "frame")):
-        pandas()
     found = audited(name, broken=broken)
     assert found.verdict == ("refuted" if broken else "not_refuted")
     assert (name == "many") == any("2,048 are added up" in warning for warning in found.warnings)
@@ -225,7 +207,6 @@ def test_a_column_has_no_resolution_and_no_warning_about_the_whole_output() -> N
         ("order", "the order of keys in output is 'a', 'b'|.*'b', 'a'"),
         ("veiled class", "output.mean < .*|output.mean >= .*"),
         ("negative zero", r".*sign of the zero output\[0\].*|output\[0\] exact is absent"),
-        ("data class", "output.mean < .*|output.mean >= .*"),
         ("sentence", r"output.text\[0\] < .*|.* <= output.text\[0\]"),
         ("sentences", r"output.text is (average|mean) = #.# kg"),
         ("structured", r"output\[0\].mean < .*|.* <= output\[0\].mean"),
@@ -240,18 +221,11 @@ def test_a_witness_names_the_part_of_the_output(name: str, words: str) -> None:
 
 LABELS = {
     "integer": (2**60, 2**60 + 1),
-    "fraction": (Fraction(10**30, 3), Fraction(10**30 + 1, 3)),
     "zero": (0.0, -0.0),
     "text": ("7 of 1.0", "007 of 1.00"),
-    "long text": (f"{10**30}", f"{10**30 + 1}"),
-    "JSON": ('{"a": 1.0}', '{"a": 1.00}'),
     "repeated key": ('{"a": 1, "a": 2}', '{"a": 2}'),
-    "line ends": ("a\nb", "a\r\nb"),
-    "bytes": (b"1.0", b"1.00"),
     "set": ({1.0}, {1}),
-    "clongdouble": (np.clongdouble(1), np.clongdouble(1 + 1j)),
     "longdouble": (np.longdouble(1), np.longdouble(1) + np.finfo(np.longdouble).eps),
-    "keys": ({True: 1}, {1.0: 1}),
     "zero keys": ({0.0: 1}, {-0.0: 1}),
 }
 

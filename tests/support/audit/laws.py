@@ -197,22 +197,25 @@ def gap_law(scale: int | None) -> Law:
     return law
 
 
-def value_anew(answers: Sequence[int]) -> Masses:
-    """The number of answers below, and the answer above with fresh noise."""
-    below = [mpf(0)] * (len(answers) + 1)
-    for at, weight in _thresholds(4):
-        parts = _first_above(answers, 8, at, weight)
-        below = [mass + more for mass, more in zip(below, parts, strict=True)]
-    return {(len(answers), 0): below[-1]} | {
-        (i, v): (below[i] - below[i + 1]) * laplace(v - answer, 2)
-        for i, answer in enumerate(answers)
-        for v in range(-_VALUES, _VALUES + 1)
-    }
+def value_anew(threshold: int, noise: int, released: int) -> Law:
+    """The number of answers below, and the answer above with fresh noise; the scales of each."""
+
+    def law(answers: Sequence[int]) -> Masses:
+        below = [mpf(0)] * (len(answers) + 1)
+        for at, weight in _thresholds(threshold):
+            parts = _first_above(answers, noise, at, weight)
+            below = [mass + more for mass, more in zip(below, parts, strict=True)]
+        return {(len(answers), 0): below[-1]} | {
+            (i, v): (below[i] - below[i + 1]) * laplace(v - answer, released)
+            for i, answer in enumerate(answers)
+            for v in range(-_VALUES, _VALUES + 1)
+        }
+
+    return law
 
 
 _USERS: Final = 64
 _FAR: Final = 24
-_WIDE: Final = 200
 
 
 # -- noise of the wrong size or shape, bounds computed from the data -------------------------------
@@ -272,15 +275,10 @@ def sum_and_coin(scale: int) -> Law:
 # -- local randomisers -----------------------------------------------------------------------------
 
 
-def answers(kept: str) -> Law:
-    """One of four answers: the true one with probability ``kept``, the others uniformly."""
+def answers(kept: str, values: int) -> Law:
+    """One of the values: the true one with probability ``kept``, the others uniformly."""
     p = mpf(kept)
-    return lambda truth: {k: p if k == truth else (1 - p) / 3 for k in range(4)}
-
-
-def response(present: int) -> Masses:
-    """Yes or no: the truth with probability 0.731."""
-    return {k: mpf("0.731") if k == present else mpf("0.269") for k in (0, 1)}
+    return lambda truth: {k: p if k == truth else (1 - p) / (values - 1) for k in range(values)}
 
 
 def _response(held: tuple[int, ...], flipped: Any) -> Masses:
@@ -449,24 +447,6 @@ def certain(values: Sequence[int]) -> Masses:
     return {clipped(values): mpf(1)}
 
 
-def found_and_told(answers: Sequence[int]) -> Masses:
-    """Thresholds of scale 2, answers of scale 4, and the released answer with noise of scale 1."""
-    found = [mpf(0)] * (len(answers) + 1)
-    for threshold in range(-_WIDE, _WIDE + 1):
-        below: Any = laplace(threshold, 2)
-        for i, answer in enumerate(answers):
-            under = laplace_upto(threshold - 1 - answer, 4)
-            found[i] += below * (1 - under)
-            below *= under
-        found[-1] += below
-    masses: Masses = {
-        (i, v): found[i] * laplace(v - answer, 1)
-        for i, answer in enumerate(answers)
-        for v in range(-30, 31)
-    }
-    return {**masses, (len(answers), 0): found[-1]}
-
-
 def in_eighths(amount: float) -> Masses:
     """Laplace noise of scale 80 eighths; every multiple of 1/8 is a float."""
     steps = round(8 * Fraction(amount))
@@ -486,7 +466,7 @@ LAWS: Final[dict[str, Law]] = FIRST | {
     "sparse-vector-two": rows(2, 8, 2),
     "sparse-vector-gap": gap_law(2),
     "sparse-vector-gap-public-threshold": gap_law(None),
-    "sparse-vector-value": value_anew,
+    "sparse-vector-value": value_anew(4, 8, 2),
     "sparse-vector-value-reused": value_reused,
     "sparse-vector-unscaled": rows(4, mpf(4) / 3, 2),
     "sparse-vector-noiseless-answers": rows(2, None, None),
@@ -501,10 +481,10 @@ LAWS: Final[dict[str, Law]] = FIRST | {
     "fair-bits": bits("0.5"),
     "relaxed-sum": sum_and_coin(2),
     "shuffled-as-printed": sum_and_coin(1),
-    "found-early": response,
-    "looked-at-all": response,
-    "four-answers": answers("0.475"),
-    "four-answers-as-two": answers("0.731"),
+    "found-early": answers("0.731", 2),
+    "looked-at-all": answers("0.731", 2),
+    "four-answers": answers("0.475", 4),
+    "four-answers-as-two": answers("0.731", 4),
     "rappor": permanent("0.378"),
     "rappor-for-one-bit": permanent("0.269"),
     "memoised-rappor": two_of_one,
@@ -535,7 +515,7 @@ LAWS: Final[dict[str, Law]] = FIRST | {
     "clipped-sum": number(2, clipped),
     "clipped-copy-unused": number(2, sum),
     "lower-bound-twice": certain,
-    "sparse-vector-told-for-free": found_and_told,
+    "sparse-vector-told-for-free": value_anew(2, 4, 1),
     "integer-laplace": in_eighths,
     "float-laplace": float_laplace,  # the law of its lowest bit
 }
