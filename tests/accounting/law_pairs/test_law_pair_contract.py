@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import mpmath
@@ -28,7 +27,7 @@ from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
 from dpcore.laws.poisson_and_binomial import Binomial, Poisson
 from dpcore.laws.polya import Polya, PolyaDifference
 from dpcore.laws.skellam import Skellam
-from dpcore.numbers.enclosure import Enclosure, ball, precision
+from dpcore.numbers.enclosure import Enclosure, precision
 from tests.day_and_nightly import by_day, effort
 from tests.support.accounting.bound_ends import ends
 from tests.support.accounting.brute_force import (
@@ -495,26 +494,3 @@ def test_delta_falls_and_narrows_with_bits(
     assert coarse.overlaps(fine)
     assert fine.width <= coarse.width or fine.width <= fine.upper / 2 ** (2 * bits)
     assert coarse.width <= coarse.upper / 2 ** (bits - 1)
-
-
-@given(
-    *(CURVES, st.lists(between("101/100", 40, 100), min_size=2, max_size=4)),
-    *(st.fractions(min_value=0, max_value=1), AT),
-)
-def test_renyi_divergences_rise_and_the_tradeoff_supports_the_curve(
-    ours: PrivacyCurve, some: list[Fraction], alpha: Fraction, epsilon: Fraction
-) -> None:
-    orders = sorted(some)
-    found = [ours.enclose_renyi(order) for order in orders]
-    assert all(low.lower <= high.upper for low, high in pairwise(found))
-    assert found[-1].lower <= ours.epsilon(0).upper
-    rho = ours.enclose_zcdp().upper
-    assert all(low.lower <= rho * order for low, order in zip(found, orders, strict=True))
-    # T(alpha) >= 1 - delta - e^epsilon alpha and e^-epsilon (1 - delta - alpha).
-    missed, delta = ours.enclose_tradeoff(alpha), ours.enclose_delta(epsilon)
-    with precision(200):
-        factor = ball(epsilon).exp()
-        left, right, lost = map(ball, (alpha, Fraction(missed.upper), Fraction(delta.upper)))
-        assert not right < 1 - lost - factor * left
-        assert not right * factor < 1 - lost - left
-    assert 0 <= missed.lower <= 1 - alpha + Fraction(1, 2**60)

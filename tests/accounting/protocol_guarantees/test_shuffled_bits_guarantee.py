@@ -14,7 +14,6 @@ import pytest
 
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
-from accounting.law_pairs.registry import directions
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from accounting.protocol_guarantees.paper_parameters import tkms_bits
 from accounting.protocol_guarantees.shuffled_bits_guarantee import (
@@ -81,17 +80,6 @@ def test_several_coordinates_have_the_requested_width() -> None:
         found = ends(law.delta(1, relative))
         assert holds(found, truth)
         assert found.upper - found.lower <= relative * Fraction(found.lower)
-
-
-def test_mixed_signs_can_be_worst() -> None:
-    # Binomial(3, 2/5) twice at epsilon 2/5: one up and one down is worse than both pure directions.
-    law = BinomialBox(trials=3, probability="2/5", bounds=(1, 1))
-    truth = worst(3, Fraction(2, 5), (1, 1), Fraction(2, 5))
-    assert holds(law.enclose_delta("2/5"), truth)
-    one_way = [of_shift(3, Fraction(2, 5), [d] * 2, Fraction(2, 5)) for d in (1, -1)]
-    assert max(one_way) < truth * mpmath.mpf("0.996")
-    straight = mutated(directions, "range(k + 1) for _", "(0, k) for _")
-    assert set(straight(law.worst())) < set(directions(law.worst()))
 
 
 def test_epsilon_inverts_delta_and_ties_are_decided_exactly() -> None:
