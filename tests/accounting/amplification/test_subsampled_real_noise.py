@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import defaultdict
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache, partial
@@ -22,7 +21,7 @@ from dpcore.mechanism import Relation, Scope
 from tests.day_and_nightly import by_day
 from tests.support.accounting import subsampled_releases as releases
 from tests.support.accounting.bound_ends import ends
-from tests.support.accounting.brute_force import by_fft
+from tests.support.accounting.brute_force import batch, by_fft
 
 Terms: TypeAlias = Mapping[float, float]  # of each shift, its weight
 X = np.arange(-60.0, 60.0, 1e-3) + 5e-4
@@ -277,18 +276,6 @@ def test_rates_below_the_smallest_float_are_not_rounded_to_zero(kind: Any, rate:
 
 def truncated(rate: str, examples: int, most: int, relation: Relation = Relation.ADD_REMOVE) -> Any:
     return releases.truncated(NORMAL(1), rate, examples, most, relation)
-
-
-def batch(values: tuple[int, ...], rate: float, most: int) -> Terms:
-    r"""Return the law of the sum of all kept subsets of all samples."""
-    weights: dict[float, float] = defaultdict(float)
-    for size in range(len(values) + 1):
-        for sample in itertools.combinations(values, size):
-            kept = list(itertools.combinations(sample, min(most, size)))
-            chance = rate**size * (1 - rate) ** (len(values) - size) / len(kept)
-            for each in kept:
-                weights[sum(each)] += chance
-    return weights
 
 
 @pytest.mark.parametrize("relation", list(Relation))

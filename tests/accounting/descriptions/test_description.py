@@ -60,7 +60,6 @@ from dpcore.local import (
 from dpcore.parse_noise import noise_from_json, read_noise
 from tests.day_and_nightly import by_day
 from tests.support.accounting import subsampled_releases
-from tests.support.accounting.bound_ends import ends
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal, refused
 
@@ -333,17 +332,6 @@ def test_sampling_everybody_equals_no_sampling(
     )
     scope = Scope(relation=relation, group=group)
     assert guarantee(asked) == RealCurve(noise=NORMAL, sensitivity=moves, scope=scope)
-
-
-@pytest.mark.parametrize("rounds", [1, 3])
-def test_a_unit_in_every_round_equals_composition(rounds: int) -> None:
-    scope, epoch = Scope(relation=ADDED), Allocation(rounds=rounds, picks=rounds)
-    plain = RealCurve(noise=NORMAL, sensitivity=3, scope=scope)
-    allocated = guarantee(Description(noise=NORMAL, sensitivity=3, scheme=epoch))
-    assert allocated.scope == scope
-    found, truth = (ends(each.delta(1)) for each in (allocated, compose((plain, rounds))))
-    assert found.overlaps(truth)
-    assert found.upper <= truth.upper * (1 + Fraction(1, 10**5))
 
 
 @by_day(7)

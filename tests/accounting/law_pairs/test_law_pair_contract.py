@@ -411,15 +411,7 @@ def test_a_broken_inverse_and_a_broken_slope_are_detected() -> None:
 
 @pytest.mark.parametrize("law", ONE_SIDED, ids=shown)
 def test_hidden_mass_costs_an_infinite_epsilon(law: Law) -> None:
-    ours, brute = law.curve, law.worlds
-    with mpmath.workdps(50):
-        low = mpmath.fsum(brute.mass(k) for k in range(law.shift))
-        high = mpmath.fsum(brute.mass(law.reach - k) for k in range(law.shift))
-        seen = ours.enclose_tradeoff(0)
-        assert close(seen, 1 - max(low, high))
-    hidden = 1 - Fraction(seen.upper)
-    assert ours.enclose_epsilon(hidden * Fraction(999, 1000)) == Enclosure.infinite()
-    assert ours.epsilon(hidden * Fraction(1001, 1000)).upper < math.inf
+    ours = law.curve
     for found in (ours.enclose_epsilon(0), ours.enclose_renyi("3/2"), ours.enclose_zcdp()):
         assert found == Enclosure.infinite()
     assert ours.pure().lower == math.inf
@@ -471,26 +463,3 @@ def test_one_direction_of_polya_noise_is_pure_or_reveals_all_or_nothing() -> Non
     assert isinstance(pair, RevealingPair)
     assert len({delta_of(pair, epsilon) for epsilon in EPSILONS}) == 1
     assert not holds(RevealingPair(noise=below_one.noise, shift=1), below_one)
-
-
-# -- properties of every curve -------------------------------------------------------------------
-
-
-SCALES = between("1/5", 300, 50)
-TWO_SIDED: st.SearchStrategy[Noise] = st.one_of(
-    st.builds(DiscreteLaplace, scale=SCALES), st.builds(DiscreteGaussian, sigma_squared=SCALES)
-)
-CURVES = st.builds(curve, TWO_SIDED, st.integers(1, 90))
-AT = between("0", 6, 1000)
-
-
-@given(CURVES, AT, AT, st.integers(min_value=8, max_value=150))
-def test_delta_falls_and_narrows_with_bits(
-    ours: PrivacyCurve, one: Fraction, other: Fraction, bits: int
-) -> None:
-    low, high = sorted((one, other))
-    coarse, fine = (ours.enclose_delta(low, bits=each) for each in (bits, 2 * bits))
-    assert ours.enclose_delta(high).lower <= fine.upper
-    assert coarse.overlaps(fine)
-    assert fine.width <= coarse.width or fine.width <= fine.upper / 2 ** (2 * bits)
-    assert coarse.width <= coarse.upper / 2 ** (bits - 1)

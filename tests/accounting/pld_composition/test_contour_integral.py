@@ -18,10 +18,9 @@ from accounting.pld_composition import contour_integral, contour_sum, discrete_f
 from accounting.pld_composition.contour_integral import ContourIntegral
 from accounting.pld_composition.contour_sum import ContourSum
 from accounting.pld_composition.factor import Grid
-from accounting.pld_composition.gaussian_factor import GaussianPart
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.day_and_nightly import effort
-from tests.support.accounting.brute_force import close, normal_delta, real
+from tests.support.accounting.brute_force import close, real
 from tests.support.accounting.small_laws import (
     DIGITS,
     Listed,
@@ -135,18 +134,6 @@ def test_invalid_arguments_are_refused() -> None:
     for argument, call in cases:
         with refused(argument):
             call()
-
-
-def test_a_lattice_of_fine_steps_is_close_to_a_gaussian() -> None:
-    # Steps of 10^-5 between losses: within 10^-9 of the Gaussian with loss Normal(v/2, v).
-    law, variance, room = GaussianPart(variance=Fraction(10**8), shift=1000), Fraction(1, 100), 1e-7
-    for rounds in (1, 100, 3000):
-        line = ContourIntegral(parts=((law, rounds),))
-        for epsilon in (Fraction(0), Fraction(rounds, 200), Fraction(rounds, 200) + 1):
-            found = line.delta(epsilon, "1e-7")
-            truth = normal_delta(real(variance * rounds), epsilon)
-            assert found.lower_float * (1 - room) <= truth <= found.upper_float * (1 + room)
-            assert relative_width(found) <= 1e-7
 
 
 def grid(step: float, depth: int, blocks: int) -> Grid:

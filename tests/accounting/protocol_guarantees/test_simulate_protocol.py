@@ -186,13 +186,9 @@ def test_the_remaining_guarantee_is_that_of_the_remaining_users(instance: Instan
         assert kept.lower > planned.upper
 
 
-def test_seeds_repeat_and_progress_is_reported() -> None:
-    plan = plan_of("pure")
-    first, second, third = (played(plan, seed, runs=5) for seed in (1, 1, 2))
-    assert first == second
-    assert first.root_mean_square_error != third.root_mean_square_error
+def test_progress_is_reported() -> None:
     told: list[int] = []
-    played(plan, runs=3, progress=told.append)
+    played(plan_of("pure"), runs=3, progress=told.append)
     assert told == [1, 2, 3]
 
 
