@@ -368,19 +368,3 @@ def test_the_range_of_items_and_the_scope_determine_the_noise() -> None:
     less = calibrate_sum("tree", **items, scope=scope)
     assert less.setting.noise == DiscreteLaplace(scale=16)
     near(less, laplace_variance(16) / 16 * 13 / 8, laplace_variance(16) / 16 * 3, 1e-9)
-
-
-@pytest.mark.parametrize(
-    ("named", "values"),
-    [
-        ("mechanism", ["trie"]),
-        ("horizon", [0, 2**14 + 1]),
-        ("epsilon", [0]),
-        ("delta", [1, "nan"]),
-        ("high", [0]),
-    ],
-)
-def test_bad_arguments_are_refused_by_name(named: str, values: list[Any]) -> None:
-    for value in values:
-        with refused(named):
-            calibrate_sum(**{"mechanism": "tree", "horizon": 4, "epsilon": 1, named: value})

@@ -62,15 +62,6 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short")
-def test_enumeration_and_integral_agree_for_few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    part = noise("skellam", 1, 6, variance="9")
-    direct = delta(part, Fraction(2))[0]
-    monkeypatch.setattr(estimate, "_FEW_ROUNDS", 0)
-    value, error = delta(part, Fraction(2))
-    assert abs(value - direct) <= error < 1e-3 * direct
-
-
-@pytest.mark.usefixtures("short")
 def test_an_estimate_counts_the_combinations_that_it_omits(monkeypatch: pytest.MonkeyPatch) -> None:
     # Their probability, below 1e-21 each, is more than delta = 5e-27.
     part = noise("skellam", 1, 2, variance="200")

@@ -250,7 +250,8 @@ def nodes(data: Any) -> list[Any]:
     "text",
     ["", "bernoulli:rate=1", "poisson", "poisson:rate=0", "poisson:rate=x", "poisson:chance=1/2",
      "everyone:rate=1", "fixed-size:sample=2,population=1", "shifts:weights=x",
-     "fixed-size:sample=1.5,population=9", "allocated:rounds=2,picks=3"],
+     "fixed-size:sample=1.5,population=9", "allocated:rounds=2,picks=3", "poisson:rate=3/2",
+     "truncated:rate=1/2,examples=9,most=0", "truncated:rate=1/2,examples=0,most=9"],
 )  # fmt: skip
 def test_an_invalid_scheme_names_the_option(text: str) -> None:
     with refused("--scheme"):
@@ -273,7 +274,17 @@ HALF = Poisson(rate="1/2")
         ({"scheme": HALF, "relation": REPLACE, "noise": ALL[0].noise}, "relation"),
         ({"scheme": Allocation(rounds=2), "group": 2}, "group"),
         ({"scheme": HALF, "relation": REPLACE, "group": 2}, "group"),
-        ({"scheme": HALF, "noise": Laplace(scale=1), "group": 2}, "group"),
+        *(
+            ({"noise": noise, "scheme": scheme, "group": group}, argument)
+            for noise in (Laplace(scale=1), ALL[0].noise)
+            for scheme, group, argument in (
+                (HALF, 2, "group"),
+                (TRUNCATED, 1, "noise"),
+                (Allocation(rounds=2), 1, "noise"),
+                (Shifts(weights=[0, 1]), 1, "noise"),
+            )
+        ),
+        ({"scheme": HALF, "group": 65}, "group"),
         ({"scheme": Shuffled(users=1000)}, "scheme"),
         *(
             ({"noise": REPORT.noise, **changed}, argument)

@@ -30,7 +30,6 @@ from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated
-from tests.support.dpcore.refusals import refused
 
 Masses = npt.NDArray[np.float64]
 
@@ -190,27 +189,3 @@ def test_progress_is_reported() -> None:
     told: list[int] = []
     played(plan_of("pure"), runs=3, progress=told.append)
     assert told == [1, 2, 3]
-
-
-@pytest.mark.parametrize(
-    ("argument", "given"),
-    [
-        ("dropouts", {"dropouts": USERS}),
-        ("dropouts", {"dropouts": -1}),
-        ("dropouts", {"dropouts": "1/2"}),
-        ("dropouts", {"dropouts": 7, "aggregation": "masked"}),
-        ("runs", {"runs": 0}),
-        ("aggregation", {"aggregation": "none"}),
-    ],
-)
-def test_refusals_name_the_argument(argument: str, given: dict[str, Any]) -> None:
-    with refused(argument):
-        played(plan_of("pure"), **given)
-
-
-@pytest.mark.parametrize("instance", ["shuffled-pure", "binary-shuffle", "vector-shuffle"])
-def test_a_shuffled_protocol_refuses_an_aggregation(instance: Instance) -> None:
-    plan = plan_of(instance)
-    for kind in ("masked", "masked-neighbours", "ideal-per-user", "none"):
-        with refused("aggregation"):
-            played(plan, runs=1, aggregation=kind)
