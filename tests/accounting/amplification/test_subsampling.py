@@ -46,7 +46,7 @@ from tests.support.accounting.brute_force import (
 )
 from tests.support.accounting.unregistered_law import Triangle
 from tests.support.dpcore.mutants import mutated
-from tests.support.dpcore.refusals import refusal, refused
+from tests.support.dpcore.refusals import refusal
 
 ADDED = Scope(relation=Relation.ADD_REMOVE)
 AT = ("0", "1/50", "1/5", "1", "3")
@@ -165,41 +165,6 @@ def test_renyi_is_the_largest_over_all_neighbouring_datasets(name: str, order: s
     assert found.upper - found.lower <= found.upper / 10**10
     hidden = releases.poisson(curve=CASES["coins"].added(), rate="1/5")
     assert hidden.enclose_renyi(order) == Enclosure.infinite()
-
-
-SAMPLED = releases.poisson(curve=CASES["gaussian"].added(), rate="1/2")
-
-
-def test_a_sample_has_its_scope_and_shows_its_scheme() -> None:
-    sampled = releases.poisson(curve=CASES["gaussian"].added(), rate=0.25)
-    assert sampled.scope == ADDED
-    assert repr(sampled).endswith("--sensitivity 1 --poisson 1/4')")
-    fixed = releases.fixed(curve=CASES["gaussian"].replaced(), sample=2, population=8)
-    assert (fixed.scope, fixed.rate) == (Scope(), Fraction(1, 4))
-    assert repr(fixed).endswith("--scheme fixed-size:sample=2,population=8')")
-    assert len({sampled, releases.poisson(curve=CASES["gaussian"].added(), rate="1/4")}) == 1
-
-
-@pytest.mark.parametrize(
-    ("act", "argument"),
-    [
-        (lambda: releases.poisson(curve=CASES["coins"].replaced(), rate="1/2"), "scope"),
-        (lambda: releases.fixed(curve=CASES["coins"].added(), sample=1, population=2), "scope"),
-        (lambda: releases.poisson(curve=3, rate="1/2"), "curve"),
-        (lambda: releases.poisson(curve=CASES["coins"].added(), rate="11/10"), "rate"),
-        (lambda: releases.fixed(curve=CASES["coins"].replaced(), sample=3, population=2), "sample"),
-        (lambda: releases.fixed(curve=CASES["coins"].replaced(), sample=0, population=2), "sample"),
-        (lambda: SAMPLED.enclose_delta(-1), "epsilon"),
-        (lambda: SAMPLED.enclose_epsilon(2), "delta"),
-        (lambda: SAMPLED.enclose_renyi(1), "order"),
-    ],
-    ids=range(9),
-)
-def test_arguments_out_of_range_are_refused_by_name(
-    act: Callable[[], object], argument: str
-) -> None:
-    with refused(argument):
-        act()
 
 
 @pytest.mark.parametrize(

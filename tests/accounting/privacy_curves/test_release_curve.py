@@ -14,32 +14,21 @@ from accounting.law_pairs.registry import pair_of
 from accounting.pairs.pair import ClosedPair, ShiftedPair
 from dpcore import DiscreteGaussian, DiscreteLaplace, Mechanism, Noise, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, precision
-from tests.day_and_nightly import by_day
 from tests.support.accounting.unregistered_law import Lopsided, Triangle
 from tests.support.dpcore.refusals import refusal, refused
 
 
-@by_day(2)
 @pytest.mark.parametrize(
     "noise", [DiscreteGaussian(sigma_squared=7), DiscreteLaplace(scale="5/2")], ids=repr
 )
-@pytest.mark.parametrize("shift", [1, 70])
-def test_the_general_pair_agrees_with_the_closed_forms(noise: Noise, shift: int) -> None:
-    general, own = ShiftedPair(noise=noise, shift=shift), pair_of(noise, shift)
+def test_the_general_pair_inverts_its_curve_as_the_closed_form_does(noise: Noise) -> None:
+    general, own = ShiftedPair(noise=noise, shift=70), pair_of(noise, 70)
     assert isinstance(own, ClosedPair)
     with precision(192):
-        for epsilon in map(Fraction, ("0", "1/100", "1/3", "7/5")):
-            if own.delta(epsilon) == 0:
-                assert "largest loss" in refusal(partial(general.delta, epsilon), NotDerived)
-                continue
-            assert general.delta(epsilon).overlaps(own.delta(epsilon))
-            assert general.delta(epsilon).rel_accuracy_bits() > 100
-        for delta in map(Fraction, ("1/3", "1/1000", "1/10000000000")):
+        for delta in map(Fraction, ("1/3", "1/1000", "1e-10")):
             both = [pair.epsilon(delta, pair.guess(delta) or 0) for pair in (general, own)]
             assert both[0].overlaps(both[1])
             assert all(value.is_finite() for value in both)
-        for alpha in map(Fraction, ("1/100", "1/2", "9/10")):
-            assert general.tradeoff(alpha).overlaps(own.tradeoff(alpha))
 
 
 TRIANGLE = PrivacyCurve(noise=Triangle(half=2), sensitivity=1)

@@ -110,17 +110,6 @@ def test_an_undecided_comparison_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         law.meets("1/5", wide.lower)
 
 
-def test_bits_of_single_coordinates_must_meet_the_total_target() -> None:
-    law = BinomialBox(trials=40, bounds=(1, 1, 1))
-    for epsilon in (Fraction(1, 2), Fraction(1), Fraction(2)):
-        truth = law.enclose_delta(epsilon)
-        assert not law._by_shares(epsilon, Fraction(truth.lower))
-        assert law._by_shares(epsilon, Fraction(1))
-    # The mutant: every coordinate uses all of epsilon.
-    whole = mutated(PrivacyCurve._by_shares, "epsilon / len(amounts)", "epsilon")
-    assert whole(law, Fraction(1), Fraction(law.enclose_delta(1).lower) / 2)
-
-
 def test_the_least_number_of_fair_bits_is_found() -> None:
     half, delta = Fraction(1, 2), Fraction(1, 10**6)
     assert fewest_bits(epsilon=half, delta=delta) == 268
