@@ -111,16 +111,6 @@ def test_every_guarantee_names_a_bad_argument_in_the_same_way(
         getattr(ALL[name], question)(*given)
 
 
-def test_every_guarantee_accepts_relative_for_a_narrower_bound() -> None:
-    for promise in (GAUSSIAN, ALL["composed"], BinomialBox(trials=60, bounds=(1,))):
-        wide, narrow = (ends(promise.epsilon("1/100", relative=r)) for r in ("1e-2", "1e-4"))
-        assert narrow.width <= narrow.upper / 10**4
-        assert wide.overlaps(narrow)
-        for bad in (0, 2):
-            with refused("relative"):
-                promise.delta(1, relative=bad)
-
-
 def agrees(promise: Guarantee, exact: PrivacyCurve, slack: float) -> bool:
     """Whether the lines of the curve give its trade-off, never more and hardly less."""
     for alpha in ("0", "1/1000", "1/10", "1/2", "9/10", "1"):
