@@ -70,7 +70,7 @@ class Releasing(ABC, Generic[Size]):
         r"""The size of the release that contains the users of ``ask``."""
 
     def present(self, ask: Ask) -> Ask:
-        r"""The users of ``ask`` whose values are in the sums: all except dropouts."""
+        r"""The request ``ask`` restricted to the users whose values are in the sums."""
         return ask
 
     @abstractmethod
@@ -161,7 +161,7 @@ class Privatizer(Releasing[int]):
 
     @property
     def least_noise(self) -> Noise | None:
-        r"""The part of a release's noise on which the guarantee relies, or None if on all of it."""
+        r"""The noise on which a release's guarantee relies, or None if it relies on all noise."""
         return None
 
     @final

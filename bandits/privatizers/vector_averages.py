@@ -1,9 +1,9 @@
 r"""Private averages of several actions at once, the PRIVATIZERs of Li, Zhou and Ji (LZJ).
 
-A client sends one average reward for each of s actions, clipped to [-B, B] and rounded to g steps
-(:class:`bandits.batch.Encoding`), so that a client changes each of the s sums over clients by
-at most g. The noise is discrete. ``calibration="exact"`` uses the least noise that is certified for
-(epsilon, delta) if all s averages of a client change by g at once. ``"paper"`` uses the paper's
+A client sends one average reward for each of s actions, clipped to [-B, B] and encoded as an
+integer in [0, g] (:class:`bandits.batch.Encoding`). A client therefore changes each of the s sums
+by at most g. The noise is discrete. ``calibration="exact"`` uses the least noise that is certified
+for (epsilon, delta) if all s averages of a client change by g at once. ``"paper"`` uses the paper's
 formula; the true epsilon and delta are derived from the noise. ``"pure"`` uses discrete Laplace
 noise of scale s g/epsilon, which is epsilon-DP for the client.
 
@@ -125,7 +125,7 @@ class AveragePrivatizer(Releasing[Averages]):
         return chosen(self.epsilon, self.delta, size.users, size.coordinates)
 
     def noise(self, size: Averages) -> Noise | None:
-        r"""The law of the noise of each sum over clients, in steps (binomial noise not centred)."""
+        r"""The law of the noise of each sum over clients, in steps; a binomial is not centred."""
         if self.trust == "none":
             return None
         added = self._added(size)

@@ -66,7 +66,10 @@ class ByRatios:
 
 
 def pointwise(k: Integers, value: Callable[[int], arb]) -> Floats:
-    """Return ``value(k)`` for each entry of k, relative error < 2^-51; once per distinct k."""
+    """Return ``value(k)`` for each entry of k, with relative error < 2^-51.
+
+    ``value`` is called once for each distinct k.
+    """
     distinct, places = np.unique(k, return_inverse=True)
     found = [float(narrow(partial(value, int(one)), _BITS).lower) for one in distinct]
     # + 0.0, because the logarithm of a mass close to 1 may round to -0.
