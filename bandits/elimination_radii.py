@@ -441,10 +441,11 @@ class _Formula(Radius):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperRadius(_Formula):
-    r"""The width of CZ equation 2, for l rewards in batch b, active arms Phi, and p = ``failure``.
+    r"""The width in equation 2 of Chowdhury and Zhou (arXiv 2206.05772).
 
-    It is sqrt(ln(4\|Phi\|b^2/p)/(2l)) + sigma sqrt(ln(2\|Phi\|b^2/p))/l + h ln(2\|Phi\|b^2/p)/l,
-    where sigma and h depend on the trust model (:meth:`constants`). The paper shows that all
+    For l rewards in batch b, the set Phi of active arms, and p = ``failure``, the width is
+    sqrt(ln(4\|Phi\|b^2/p)/(2l)) + sigma sqrt(ln(2\|Phi\|b^2/p))/l + h ln(2\|Phi\|b^2/p)/l. Here
+    sigma and h depend on the trust model (:meth:`constants`). The paper shows that all
     intervals contain their means with probability at least 1 - 3p. For Renyi noise
     ``form="released"`` uses h = 1/(s epsilon), as does the code released with the paper;
     ``form="printed"`` uses sqrt(2)/(s epsilon sqrt l).

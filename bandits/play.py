@@ -189,7 +189,7 @@ def _batches(
             return
         if not isinstance(choice, (Pulls, Plays)) or len(choice.counts) != arms:
             raise InvalidParameter(
-                "policy", choice, f"must be a batch for {arms} arms, or a Commit"
+                "policy", choice, f"must choose a batch for {arms} arms, or a Commit"
             )
         sent.active = choice.active
         if choice.total > left:

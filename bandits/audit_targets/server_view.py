@@ -184,10 +184,10 @@ def view_of(policy: Policy[Any], *, path: PathName = "release", visits: int = 1)
     r"""Build the small instance for ``policy``; batched elimination gets a shorter schedule.
 
     The number of users in the first batch of this schedule is the smallest power of two that can
-    resolve a lead of 3/4 (at most 16 with devices). In the local model without devices this batch
-    has one user, whose message is the sum. In every batch the number of ones of arm 1 is the
-    largest for which arm 1 would be dropped without noise. If ``visits`` is 2, all rewards are 1,
-    so that there is a second batch.
+    resolve a difference of 3/4 between two means (at most 16 with devices). In the local model
+    without devices this batch has one user, whose message is the sum. In every batch the number of
+    ones of arm 1 is the largest for which arm 1 would be dropped without noise. If ``visits`` is 2,
+    all rewards are 1, so that there is a second batch.
     """
     found = _short_view(policy, path)
     if visits == 1:

@@ -304,7 +304,9 @@ def _policy(
             "scaling", given["scaling"], f"{name} has no such parameter: omit it"
         )
     if text != name:
-        raise InvalidParameter("scaling", given["scaling"], f"is given twice: {text}")
+        raise InvalidParameter(
+            "scaling", given["scaling"], f"is also given as s in {text}: omit one of them"
+        )
     return replace(policy, privatizer=replace(privatizer, scaling=given["scaling"]))
 
 

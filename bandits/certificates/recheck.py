@@ -230,7 +230,7 @@ def _in_words_of_today(sentence: str) -> str:
 
 
 def knows(algorithm: str) -> bool:
-    r"""Whether the server's and users' views in a run of the algorithm are known."""
+    r"""Whether dpcore knows what the server and the users see in a run of the algorithm."""
     return any(algorithm in known for known in (_TRUST, _AVERAGES, _STREAMS))
 
 

@@ -188,7 +188,7 @@ def draw_results(
 
 
 def bounds_of(document: Mapping[str, Any], lines: Sequence[PlotLine]) -> dict[str, Curve]:
-    r"""The lower bound c ln(t)/t on the regret of a hard instance, as a curve for each epsilon."""
+    r"""The lower bound c ln(t)/t on regret per round of a hard instance, a curve per epsilon."""
     from bandits.regret_plots import Curve
 
     at = tuple(float(t) for t in lines[0].t if t > 1)
@@ -234,7 +234,9 @@ def _decimal(epsilon: str) -> str:
     try:
         return up(Fraction(epsilon), _DIGITS)
     except (ValueError, ZeroDivisionError):
-        raise InvalidParameter("path", epsilon, "is not a valid epsilon") from None
+        raise InvalidParameter(
+            "path", epsilon, "is in the column epsilon, but is not a number"
+        ) from None
 
 
 TABLE: Final = "regret.csv"

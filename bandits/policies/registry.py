@@ -446,7 +446,7 @@ def _radius(schedule: Schedule, setting: Setting) -> Radius:
 
 
 def is_own(name: str) -> bool:
-    r"""Whether ``name`` has the form of a policy's path, ``file.py:NAME`` or ``module:NAME``."""
+    r"""Whether ``name`` has the form ``file.py:NAME`` or ``module:NAME`` of a user's own policy."""
     place, colon, attribute = name.rpartition(":")
     module = place.endswith(".py") or all(part.isidentifier() for part in place.split("."))
     return bool(colon) and attribute.isidentifier() and module

@@ -371,9 +371,9 @@ def surviving(means: dict[int, Fraction], gap: float) -> tuple[int, ...]:
 class DpSe(SuccessiveElimination):
     r"""Sajed and Sheffet's algorithm for ``epsilon``; each batch is an epoch.
 
-    ``radius=DpSeRadius()`` is the paper's 2 h_e + 2 c_e; the default is certified for the actual
-    noise instead. R_e is always the paper's. ``failure`` is the probability that a sum mod m is
-    decoded incorrectly.
+    ``radius=DpSeRadius()`` is the paper's radius; the default is certified for the actual noise
+    instead. The number of pulls in an epoch is always the paper's. ``failure`` is the probability
+    that a sum mod m is decoded incorrectly.
     """
 
     epsilon: Exact = Exact(zero=NO_NOISE)
@@ -466,7 +466,7 @@ class ShuffleElimination(Elimination):
         return self.pulled(state.batch), 2 * self.width(state.batch, state.horizon)
 
     def width(self, phase: int, horizon: int) -> float:
-        r"""The width I after phase t = ``phase``, rounded up."""
+        r"""The half-width I of the confidence intervals after phase t = ``phase``, rounded up."""
         return _width(self, phase, horizon)
 
     def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:

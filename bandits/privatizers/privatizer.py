@@ -70,7 +70,7 @@ class Releasing(ABC, Generic[Size]):
         r"""The size of the release that contains the users of ``ask``."""
 
     def present(self, ask: Ask) -> Ask:
-        r"""The request ``ask`` restricted to the users whose values are in the sums."""
+        r"""The request ``ask`` without the users who drop out and are missing from the sums."""
         return ask
 
     @abstractmethod
@@ -93,7 +93,7 @@ class Releasing(ABC, Generic[Size]):
 
     @abstractmethod
     def assumed(self, size: Size) -> tuple[str, ...]:
-        r"""The assumptions of this guarantee, except those about the noise source."""
+        r"""The assumptions of :meth:`guarantee`, except those about the noise source."""
 
     @abstractmethod
     def record(self, size: Size, batch: str) -> Release | None:

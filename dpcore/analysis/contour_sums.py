@@ -2,7 +2,8 @@ r"""Bound masses and tails of sums of Bernoulli or of Laplace variables with pro
 
 Some laws are limits of sums of independent signed Bernoulli variables: discrete Gaussian, Poisson,
 binomial, Skellam, and their sums. For these, M(z) = E[e^(zX)] gives every mass and tail at a cost
-that does not depend on the parameters. With z_j = c + 2 pi i j/N for j = 0, ..., N - 1,
+that does not depend on the parameters. For an integer t, real c and the N points z_j = c + 2 pi i
+j/N, j = 0, ..., N - 1,
 
     (1/N) sum_j M(z_j) e^(-z_j t)              = sum_n e^(cnN) P(X = t + nN),
     (1/N) sum_j M(z_j) e^(-z_j t)/(1-e^(-z_j)) = sum_n e^(cnN) P(X >= t + nN)   for c > 0.

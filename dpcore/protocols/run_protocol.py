@@ -380,7 +380,7 @@ def _crowd(
     present = tuple(names[place] for place in places)
     listed = isinstance(colluding, Collection) and not isinstance(colluding, str)
     if not listed or not all(isinstance(name, str) for name in colluding):
-        raise InvalidParameter("colluding", colluding, "must be names of users")
+        raise InvalidParameter("colluding", colluding, "must be a collection of user names")
     if not (hidden := set(colluding)) <= set(names):
         raise InvalidParameter("colluding", colluding, "must be names of users in this run")
     honest = len(present) - len(hidden.intersection(present))
