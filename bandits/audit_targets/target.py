@@ -104,15 +104,12 @@ def lead(view: Any) -> int:
 
 
 def across(view: Any) -> int:
-    r"""Twice the difference, in units of reward, of the sums of arm 0 in the two batches.
-
-    It is the first sum minus the second, rounded to an integer, or ``ABSENT``.
-    """
+    r"""The first sum of arm 0 minus the second, in half units of reward, rounded; or ``ABSENT``."""
     return _in_halves(view, -1)
 
 
 def both(view: Any) -> int:
-    r"""Twice the sum of arm 0 over both batches, in units of reward, rounded, or ``ABSENT``."""
+    r"""The sum of arm 0 over both batches, in half units of reward, rounded; or ``ABSENT``."""
     return _in_halves(view, 1)
 
 

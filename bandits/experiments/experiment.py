@@ -337,10 +337,7 @@ def _check_named(argument: str, values: Sequence[object]) -> None:
 
 
 def limits(max_visits: int | None, plan: Deployment) -> Iterator[tuple[str, tuple[str, ...]]]:
-    r"""Yield a pair for each required feature: an error message and the algorithms that support it.
-
-    The message is for all other algorithms.
-    """
+    r"""Yield (error for algorithms without it, algorithms with it) for each required feature."""
     if plan.aggregation == "masked":
         yield "does not use secure aggregation; use one of", _MASKED
     if max_visits is not None:

@@ -125,7 +125,7 @@ def exact_schedule(
     ``failure`` shared equally among the batches that fit in ``horizon``). An arm more than 2 D
     below the best is dropped. The candidates for l(1) are the lengths 2^i and 3 2^i that use at
     most half of the horizon. The smallest candidate with 2 D <= 1/2 is chosen, as in the first
-    epoch of DP-SE; if no candidate satisfies this, the largest. Lengths grow by a factor of 3.
+    epoch of DP-SE, or the largest if none has 2 D <= 1/2. Lengths grow by a factor of 3.
     """
     arms, rounds = arms_and_horizon(arms, horizon)
     chance = failure_probability_of(failure, argument="failure")

@@ -221,7 +221,7 @@ class Privatizer(Releasing[int]):
 
         The sum is over the rewards of the :meth:`reporting` users; every call draws fresh noise.
         The noise is one draw if the law of the users' total noise is known, and is drawn user by
-        user in the local model. Raises :class:`InvalidParameter` if the sum is impossible.
+        user in the local model. Raises :class:`InvalidParameter` if no encodings have this sum.
         """
         protocol, total = self._of(pulls), self.checked(encoded_sum, pulls)
         present = self.reporting(pulls)

@@ -134,8 +134,9 @@ class AveragePrivatizer(Releasing[Averages]):
     def proxy(self, size: Averages) -> Fraction:
         r"""A variance proxy of the noise of one released *average* over clients, in rewards^2.
 
-        The centred noise is sub-Gaussian with this proxy: E e^(tX) <= e^(t^2 proxy/2) for every t.
-        For discrete Laplace noise it is 2 scale^2, and only the weaker bound of :meth:`tail` holds.
+        Unless the noise is discrete Laplace, the centred noise X is sub-Gaussian with this proxy:
+        E e^(tX) <= e^(t^2 proxy/2) for every t. The proxy of one discrete Laplace draw is
+        2 scale^2, and only the weaker bound of :meth:`tail` holds.
         """
         if self.trust == "none":
             return Fraction(0)
@@ -152,8 +153,8 @@ class AveragePrivatizer(Releasing[Averages]):
     def tail(self, size: Averages) -> Fraction:
         r"""A tail parameter c >= 0 of the noise X, in units of reward; 0 if X is sub-Gaussian.
 
-        It satisfies log E e^(tX) <= -(proxy/(2 c^2)) log(1 - c^2 t^2) for \|t\| < 1/c, as do
-        Laplace noise of scale c with this variance and sums of independent Laplace variables.
+        If c > 0, then log E e^(tX) <= -(proxy/(2 c^2)) log(1 - c^2 t^2) for \|t\| < 1/c, where
+        proxy is :meth:`proxy`. Sums of continuous Laplace variables of scale c attain the bound.
         """
         added = None if self.trust == "none" else self._added(size)
         return added.scale * self._step(size) if isinstance(added, DiscreteLaplace) else Fraction(0)

@@ -42,8 +42,8 @@ class BitWorld(Environment):
     r"""Base arm i has outcome 1 with probability ``chances[i]``, independently in each round.
 
     ``together`` contains the number of the group of each base arm, or is None if all base arms are
-    independent. The base arms of a group share a uniform number U, and X_i = 1 if U < chances[i],
-    which is the strongest dependence of bits with these means.
+    independent. A group shares a uniform number U, and its base arm i has outcome 1 if U <
+    chances[i]. This is the strongest dependence of bits with these means.
     """
 
     of: Problem

@@ -38,7 +38,7 @@ def moment(variance: Fraction, z: acb) -> acb:
     r"""Return M(z) e^(-v z^2/2), the moment generating function M without its Gaussian factor.
 
     By Poisson summation it is sum_j e^(-2 pi^2 v j^2 - 2 pi i j v z) divided by the same sum at
-    z = 0, which is close to 1 for large v. The ball is correct for every z.
+    z = 0. The divisor is close to 1 for large v. The ball is correct for every z.
     """
     # The pair of terms at j has size at most 2 e^(-2 pi^2 v j^2 + 2 pi v |Im z| j). The ratio of
     # successive bounds decreases: if the first is tiny, both sums lie within 3 `first` of 1.

@@ -132,9 +132,9 @@ class LocalReport(ABC):
     @property
     @abstractmethod
     def triple(self) -> Fraction:
-        r"""The probability that a report supports the user's value and two other values.
+        r"""The probability that a report supports the user's value and two certain other values.
 
-        At least one pair of other values has this probability; ``values`` must be at least 3.
+        Other pairs may have another probability. ``values`` must be at least 3.
         """
 
     @property
