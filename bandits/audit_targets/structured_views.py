@@ -43,7 +43,7 @@ class LinearView(ServerView):
     r"""The server's view of a short linear run of ``policy``, as a row of integers.
 
     The row contains, for each of two phases, the released sum of each action in steps, or
-    ``ABSENT``; and then the remaining actions as a bit mask.
+    ``ABSENT``. The last entry is a bit mask of the remaining actions.
     """
 
     policy: PhasedElimination
@@ -143,8 +143,8 @@ ROUNDS: Final = 4
 class CombinatorialView(ServerView):
     r"""The server's view of a short combinatorial run of ``policy``, as a row of integers.
 
-    After each of four rounds, the row contains the released sum of each base arm in steps, or
-    ``ABSENT``.
+    The row contains, for each of four rounds, the released sum of each base arm after the round, in
+    steps, or ``ABSENT``.
     """
 
     policy: Cucb

@@ -282,10 +282,10 @@ class PhasedElimination(Policy[PhasedState]):
     r"""Phased elimination on ``model`` with averages released by ``privatizer``.
 
     ``alpha`` sets the growth of the number of clients. ``each`` is the fixed number of clients per
-    phase; if it is None, the total over T rounds is that of "growing" ``clients``. ``population``
-    is the number of users, or None if it is unlimited: a client takes part in only one phase, so
-    ``init`` and ``sizes`` raise :class:`InvalidParameter` if the horizon needs more clients.
-    ``radius`` decides which actions are dropped.
+    phase; if it is None, the total over T rounds is that of ``clients="growing"``. ``population``
+    is the number of users, or None if it is unlimited. A client takes part in only one phase, so
+    ``init`` and ``sizes`` raise :class:`InvalidParameter` if the horizon needs more clients than
+    this number. ``radius`` decides which actions are dropped.
     """
 
     model: Of[LinearModel] = Of(LinearModel, "must be a LinearModel")

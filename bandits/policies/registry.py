@@ -137,9 +137,9 @@ class Setting(RunParameters):
         r"""The probability that a sum mod m is decoded incorrectly: 1/T in the paper.
 
         With the exact radius, p is divided among the intervals, and an interval's share of p also
-        covers decoding errors. So the result is in addition at most a hundredth of the smallest
-        share. No share is below p/(B (B + 1) K), where K is the number of arms and B the largest
-        possible number of batches, which pull two arms 1, 2, 4, ... times.
+        covers decoding errors. So the result is also at most a hundredth of the smallest share. No
+        share is below p/(B (B + 1) K), where K is the number of arms and B the largest possible
+        number of batches, which pull two arms 1, 2, 4, ... times.
 
         >>> from dataclasses import replace
         >>> few = Setting(epsilon=1, delta="1e-6", horizon=10**4, arms=150)

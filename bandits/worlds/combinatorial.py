@@ -211,8 +211,8 @@ def hard_paths(seed: int, arms: int, size: int) -> BitWorld:
 def hard_public(seed: int, arms: int, size: int) -> BitWorld:
     r"""Create the world of Theorem 9: a best super arm S* of K base arms, and m - 2K + 1 others.
 
-    The others consist of the same K - 1 public base arms, which share one outcome, and one more
-    each. All means outside S* are 1/2 minus the gap.
+    Each of the others consists of the same K - 1 public base arms, which share one outcome, and one
+    base arm of its own. All means outside S* are 1/2 minus the gap.
     """
     if arms < 2 * size:
         raise InvalidParameter(

@@ -1,10 +1,10 @@
 r"""Float64 masses and tails of laws without a proven float formula, and guesses for quantiles.
 
 The value at an isolated integer is rounded once from its own ball (:func:`pointwise`). Values at
-many consecutive integers, called a run, are computed together (:func:`by_runs`): the masses of the
-run and the tails at its two ends are computed as balls (:mod:`dpcore.numbers.enclosure`), and the
-other tails are sums of these balls. Runs are cached. :func:`normal_guess` and :func:`closer` only
-affect speed: quantiles are certified afterwards.
+many consecutive integers, called a run, are computed together (:func:`by_runs`). The masses of the
+run and the tails at its two ends are computed as balls (:mod:`dpcore.numbers.enclosure`); the other
+tails are sums of these balls. Runs are cached. :func:`normal_guess` and :func:`closer` only affect
+speed: quantiles are certified afterwards.
 """
 
 from __future__ import annotations

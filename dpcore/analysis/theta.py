@@ -4,9 +4,9 @@ A discrete Gaussian X with v = sigma^2 has masses proportional to w(k) = e^(-k^2
 below are Jacobi theta functions, so the cost of computing them does not grow with v.
 
 :class:`ThetaSum` is the sum of several draws as a law for ``contour_sums``, which needs limits of
-sums of Bernoulli variables. A discrete Gaussian is one: by Jacobi's triple product, E[e^(zX)] is,
-up to a constant, the product of (1 + q_n e^z)(1 + q_n e^-z) over n = 1, 2, ..., where q_n =
-e^(-(2n-1)/2v). All functions work at the ambient precision and return balls. Proofs:
+sums of Bernoulli variables. A discrete Gaussian is such a limit: by Jacobi's triple product,
+E[e^(zX)] is, up to a constant, the product of (1 + q_n e^z)(1 + q_n e^-z) over n = 1, 2, ..., where
+q_n = e^(-(2n-1)/2v). All functions work at the ambient precision and return balls. Proofs:
 docs/proofs/coin_and_theta_sums.md.
 """
 

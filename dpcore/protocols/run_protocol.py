@@ -101,9 +101,8 @@ class RelaxedAggregation:
     By definition, a simulator that is given only the sum mod m produces every view of the server
     with the true probability up to a factor e^epsilon_hat, and a function of the view equals the
     sum up to statistical distance q_hat (Chowdhury and Zhou 2023, Definition 9). No such protocol
-    is implemented: ``run``
-    outputs the sum itself, which satisfies the definition. The class is not an
-    :class:`Aggregation`: ``run`` accepts it only for a ``ShuffledPure``.
+    is implemented: ``run`` outputs the sum itself, which satisfies the definition. The class is not
+    an :class:`Aggregation`: ``run`` accepts it only for a ``ShuffledPure``.
     """
 
     modulus: Whole = Whole(at_least=2, at_most=LARGEST_MODULUS)

@@ -87,7 +87,7 @@ class Terms:
 
     Up to ``dropouts`` of the enrolled ``users`` may drop out, where 2 dropouts < users. Inputs are
     vectors of ``coordinates`` residues mod ``modulus``, where 2 <= modulus <= 2^62. Without a
-    ``neighbourhood`` every user shares with all others; in a neighbourhood, k <= users - 2.
+    ``neighbourhood`` every user shares with all others; otherwise its ``neighbours`` <= users - 2.
     """
 
     users: Whole = Whole(at_least=2, at_most=(1 << 16) - 1)
