@@ -200,7 +200,7 @@ def test_every_algorithm_that_runs_by_name_can_be_audited() -> None:
     ("rest", "argument", "says"),
     [
         ("dist-dp-se", "target", "epsilon is missing"),
-        ("se,epsilon=1", "target", "without a claim"),
+        ("se,epsilon=1", "target", "is not private, so it has no claim"),
         ("thompson,epsilon=1", "target", "'thompson' must be one of cdp-se, ldp-se"),
         ("dist-dp-se:s=4,epsilon=1", "algorithm", "no parameters"),
         (
@@ -219,7 +219,7 @@ def test_every_algorithm_that_runs_by_name_can_be_audited() -> None:
         ("cdp-se,epsilon=1,visits=2", "algorithms", "does not support returning users"),
         ("dist-dp-se,epsilon=1,dropouts=100%", "dropouts", "some users must remain"),
         ("cdp-se,epsilon=1,release=tree", "release", "has no such parameter: omit it"),
-        ("cucb,epsilon=1", "target", "non-private policy"),
+        ("cucb,epsilon=1", "target", "is not private"),
         ("cucb-dp,epsilon=1,path=devices", "path", "supports only path=release"),
         ("cucb-dp,epsilon=1,release=some", "release", "must be one of tree"),
         ("cucb-dp,epsilon=1,release=factorisation,delta=0", "delta", "unbounded"),
