@@ -74,7 +74,7 @@ _CLOSE: Final = Fraction(1, 10**6)
 
 
 class Disagreement(DpcoreError):
-    r"""Raised if ``verify`` contradicts a number of the engine; no certificate is written."""
+    r"""``verify`` contradicts a bound that the engine computed; no certificate is written."""
 
 
 Subject: TypeAlias = Guarantee | Mechanism | ContinualSum | Sequence[Release]

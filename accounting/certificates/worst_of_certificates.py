@@ -83,14 +83,17 @@ def stated_parts(parts: Sequence[WorstPart]) -> Iterator[Finding]:
 def worst_of(
     claims: Mapping[str, Fraction], parts: Sequence[WorstPart], allowance: Allowance
 ) -> Iterator[Finding]:
-    r"""Check that each epsilon is at least that of every part; yield findings for all parts."""
+    r"""Check each epsilon in ``claims`` against the epsilon of every part; yield all findings.
+
+    ``claims`` maps a delta to an epsilon, which must be at least that of every part.
+    """
     for i, (delta, epsilon) in enumerate(claims.items()):
         where = f"claims[{i}] (epsilon)"
         if epsilon < max(part.claims[delta] for part in parts):
             yield misfit(where, "is less than the epsilon of a part")
         else:
             stated = f"epsilon <= {decimal_of(epsilon)} at delta {delta}"
-            reason = f"{stated}: not below any of the {len(parts)} parts"
+            reason = f"{stated}: at least the epsilon of each of the {len(parts)} parts"
             yield Finding(where=where, status=Status.HOLDS, reason=reason, basis=TEXT)
     for i, part in enumerate(parts):
         yield from _of_part(f"parts[{i}]", part, allowance)
@@ -158,7 +161,8 @@ def _of_shuffle(where: str, part: WorstPart, shuffle: PureShuffle) -> Iterator[F
     scale = shuffle.share.scale
     if shuffle.width > _MOST_BITS or not shuffle.reach / _FARTHEST <= scale <= _MOST_BITS:
         reason = (
-            f"has {shuffle.width} message bits (limit {_MOST_BITS}), or its scale is out of range"
+            f"needs at most {_MOST_BITS} message bits (it has {shuffle.width}), and a scale in "
+            f"[reach/{_FARTHEST}, {_MOST_BITS}]"
         )
         yield Finding(where=where, status=Status.UNCHECKED, reason=reason)
         return

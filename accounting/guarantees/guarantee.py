@@ -161,7 +161,7 @@ def _best_line(delta: Callable[[Fraction], Fraction], alpha: Fraction) -> Fracti
 
 
 def golden(value: Callable[[float], End], low: float, high: float, steps: int) -> End:
-    r"""The least value found in [low, high] by a golden-section search of ``steps`` steps."""
+    r"""The least ``value(x)`` that a golden-section search finds for x in [``low``, ``high``]."""
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_left, at_right = value(left), value(right)
     best = min(at_left, at_right)

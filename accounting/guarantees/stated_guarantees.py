@@ -189,7 +189,7 @@ class Pure(_Response):
 
 
 class PureBound(Pure):
-    r"""An epsilon proven for a known mechanism, so compositions have only upper bounds.
+    r"""A proven epsilon that the mechanism may not attain: compositions have only upper bounds.
 
     >>> from accounting import compose
     >>> compose((PureBound(1), 3)).epsilon("1e-6")
@@ -316,7 +316,7 @@ class Approx(_Response):
 
 
 class ApproxBound(Approx):
-    r"""An (epsilon, delta) proven for a known mechanism, so compositions have only upper bounds."""
+    r"""A proven (epsilon, delta) that may not be attained: compositions have only upper bounds."""
 
     __slots__ = ()
 

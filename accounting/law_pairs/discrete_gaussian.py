@@ -89,7 +89,7 @@ class _Gaussian(ShiftedPair):
         return (self.near(epsilon),) * 2
 
     def start(self, delta: Fraction) -> Fraction:
-        r"""The point rho + 2 sqrt(rho log(1/delta)), which exceeds epsilon(delta) by about 10%."""
+        r"""The value rho + 2 sqrt(rho log(1/delta)), about 10% above epsilon(delta)."""
         rho = ball(self._limit)
         return middle(rho + 2 * (rho * abs(ball(delta).log()).upper()).sqrt())
 

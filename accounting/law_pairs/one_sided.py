@@ -52,7 +52,7 @@ class OneSidedPair(ShiftedPair):
 
     @abstractmethod
     def odds(self, k: int) -> Fraction | None:
-        r"""The odds p(k)/p(k+d), if rational."""
+        r"""The odds p(k)/p(k+d) if they are known to be rational, otherwise None."""
 
     @abstractmethod
     def crossing(self, level: float) -> float:

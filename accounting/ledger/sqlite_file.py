@@ -182,7 +182,7 @@ _OPEN_AT_FORK: Final = _OpenAtFork()
 
 
 class FileConnection(sqlite3.Connection):
-    r"""A connection that is registered while it exists, so that a fork finds the open ones."""
+    r"""A connection that registers itself, so that it can be closed before a fork if it is idle."""
 
     def __init__(self, database: str, *given: object, **named: object) -> None:
         super().__init__(database, *given, **named)  # type: ignore[arg-type]  # passed through
@@ -207,7 +207,7 @@ def closed_before_forks(engine: Engine) -> Engine:
 
 @contextmanager
 def using(path: Path) -> Iterator[None]:
-    r"""A context in which the file ``path`` counts as in use: a transaction and its connection."""
+    r"""Count the file ``path`` as in use within the block, which opens and uses a connection."""
     with _GATE:
         if path in _OPEN_AT_FORK:
             reason = "was in use when this process was forked: start it with spawn or forkserver"

@@ -342,7 +342,7 @@ class RayPair(ClosedPair):
         return (left / rest).log1p()
 
     def smallest_loss(self) -> Loss:
-        r"""The loss of the lowest ray, or of an earlier ray if the precision leaves a tie."""
+        r"""The loss at :meth:`bottom`: the smallest positive loss, unless the precision is low."""
         return self.loss(self.bottom())
 
     def bottom(self) -> int:

@@ -306,7 +306,7 @@ class IntegerNormalDensity(NormalDensity):
     def masses(self, edges: Floats, shift: int) -> Approximate:
         r"""The masses, as sums over integers: term by term, or with the Euler-Maclaurin formula.
 
-        It is sum f(k) = int f - [f']/24 + 7 [f^(3)]/5760, within 6.5e-5 int |f^(6)|.
+        The formula is sum f(k) = int f - [f']/24 + 7 [f^(3)]/5760, within 6.5e-5 int |f^(6)|.
         """
         with precision(_BITS):
             height = nearest(self.height())

@@ -1,8 +1,8 @@
 r"""The pair of a round as two mixtures of shifts of one density, divided into cells.
 
-P = sum_j p_j N(. - j), Q = sum_j q_j N(. - j) for integers j, with dP/dQ monotone. Every sampling
-scheme of one unit has this form: full batches, Poisson samples with a unit added, removed or
-replaced, and groups. Proofs: docs/proofs/cells.md.
+P = sum_j p_j N(. - j) and Q = sum_j q_j N(. - j), for the noise density N and integers j; dP/dQ is
+monotone. Full batches, Poisson samples (with a unit added, removed or replaced) and groups have
+this form. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations

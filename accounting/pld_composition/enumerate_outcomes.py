@@ -135,9 +135,7 @@ class Enumeration:
         return best
 
     def listing(self, least: float) -> Listing | None:
-        r"""The law of the total without outcomes of mass below ``least``, or None if too many
-        remain.
-        """
+        r"""The total's law without outcomes of mass below ``least``; None if too many remain."""
         found = self._listed(least, above=self._up)
         return None if found is None else found[0]
 

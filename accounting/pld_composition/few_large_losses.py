@@ -64,7 +64,9 @@ _Parts: TypeAlias = tuple[tuple[LossPart, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FewLargeLosses:
-    r"""The total of ``rounds`` >= 2 copies of ``part``, close to (epsilon, delta) = ``near``."""
+    r"""The total of ``rounds`` >= 2 copies of ``part``; ``near`` is an approximate (epsilon, delta)
+    on its curve.
+    """
 
     part: TabledLoss
     rounds: int
@@ -72,7 +74,7 @@ class FewLargeLosses:
 
     @classmethod
     def of(cls, line: ContourIntegral, epsilon: float, delta: float) -> FewLargeLosses | None:
-        r"""Return the total of ``line``, or None if large losses are not rare near this point."""
+        r"""The total of the integral ``line``; None if large losses are not rare near the point."""
         match line.parts:
             case ((TabledLoss() as part, rounds),) if (
                 rounds > 1

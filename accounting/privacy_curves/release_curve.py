@@ -404,7 +404,7 @@ class PrivacyCurve(PairCurve):
 
     @property
     def default_bits(self) -> int:
-        r"""64, or 20 for several coordinates of a law whose shifted copies are put into cells."""
+        r"""20 if several coordinates change and their losses are discretised, otherwise 64."""
         direct = additive(self.noise) or sum(count for _, count in self.worst()) == 1
         return _BITS if direct else _TABLED_BITS
 

@@ -190,7 +190,7 @@ def _table(law: str, parameters: tuple[Fraction, ...], fixed: Fixed) -> Table:  
         case "polya", (shape, scale):
             (n, d), (low, high) = shape.as_integer_ratio(), fixed.decay(1 / scale)
             if not 0 < low <= high < fixed.one:
-                raise Refused("polya: the scale is too large or too small")
+                raise Refused("polya: e^(-1/scale) is too close to 0 or 1 for this precision")
             mode = math.floor((shape - 1) * low / (fixed.one - low)) + 1 if shape > 1 else 0
             return _from_ratios(
                 lambda k: ((n + k * d) * low, (n + k * d) * high, (k + 1) * d << fixed.bits),
@@ -249,7 +249,7 @@ def _side(
     if len(masses) - 1 != count:
         block, (_, most, whole) = tail or (1, ratio(len(masses) - 1))
         if most >= whole:
-            raise Refused("the masses of the law do not decrease")
+            raise Refused("the masses of the law are not known to decrease in the tail")
         total += -(-block * high * whole // (whole - most))
     return masses, total
 
@@ -335,7 +335,8 @@ class _Real:
         r"""The edges of the cells: points where the loss crosses the grid.
 
         There is an edge at every grid point while the loss is small; further out, the distances are
-        proportional to the loss. For a single epsilon there are two edges around it.
+        proportional to the loss. If ``grid`` is a single epsilon, two edges enclose the point with
+        this loss.
         """
         ends = [0, int(self.shift * _PLACE)]
         if self.normal:
