@@ -93,7 +93,7 @@ def worst_of(
             yield misfit(where, "is less than the epsilon of a part")
         else:
             stated = f"epsilon <= {decimal_of(epsilon)} at delta {delta}"
-            reason = f"{stated}: at least the epsilon of each of the {len(parts)} parts"
+            reason = f"{stated}: at least the epsilon of every part"
             yield Finding(where=where, status=Status.HOLDS, reason=reason, basis=TEXT)
     for i, part in enumerate(parts):
         yield from _of_part(f"parts[{i}]", part, allowance)

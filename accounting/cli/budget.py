@@ -366,7 +366,7 @@ def _most(wanted: CalibrationOptions) -> _Answer:
 
     of_rate = wanted.poisson == _MOST
     if of_rate and wanted.rounds == _MOST:
-        raise InvalidParameter("--poisson", _MOST, "only one of --poisson and --rounds may be 'most'")
+        raise InvalidParameter("--poisson", _MOST, "must be a rate, since --rounds is 'most' too")
     if share("--honest", wanted.honest) != 1:
         reason = "must be 100% when solving for rounds or rate: give the honest users' noise"
         raise InvalidParameter("--honest", wanted.honest, reason)

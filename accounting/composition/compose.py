@@ -160,7 +160,7 @@ class Composition(Guarantee):
         return total if len(found) == 1 else replace(total, lower=None)
 
     def to_json(self) -> list[dict[str, Any]] | dict[str, Any]:
-        r"""The parts and rounds as JSON; :meth:`record` if these do not determine ``self``."""
+        r"""The parts and rounds as JSON, or :meth:`record` if these do not determine the result."""
         found = self.record()
         parts: list[dict[str, Any]] = found["parts"]
         alone = all(source.scope == self.scope for source, _ in self.parts)

@@ -1,9 +1,9 @@
 r"""Enclosures of curves, of their inverses, and of suprema over Renyi orders.
 
 The precision increases until an enclosure is narrow enough. The supremum of D_alpha/alpha is found
-by branch and bound: K(alpha) = (alpha - 1) D_alpha is convex with K(1) = 0, so on an interval of
-orders [a, b] K lies below its chord l, and l(alpha)/(alpha(alpha-1)) = |l(0)|/alpha -
-|l(1)|/(alpha-1) has one maximum, (sqrt|l(0)| - sqrt|l(1)|)^2 at alpha* = r/(r-1), r =
+by branch and bound. K(alpha) = (alpha - 1) D_alpha is convex with K(1) = 0, so on an interval of
+orders [a, b] it lies below its chord l. The bound l(alpha)/(alpha(alpha-1)) = |l(0)|/alpha -
+|l(1)|/(alpha-1) has one maximum: (sqrt|l(0)| - sqrt|l(1)|)^2, at alpha = r/(r-1) with r =
 sqrt(l(0)/l(1)). At orders below the smallest evaluated order b, the upper bound is D_b; above the
 largest evaluated order c, it is D_oo/c or a bound from the law. Proofs: docs/proofs/curve.md.
 """

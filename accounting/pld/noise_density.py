@@ -163,7 +163,10 @@ class Density(ABC):
     def leading(
         self, terms: tuple[tuple[Fraction, int], ...], *, right: bool
     ) -> tuple[int, Callable[[], arb]]:
-        r"""The order of growth of sum_j w_j e^(-t(x-j)) at an end, and its factor there."""
+        r"""Return the order of growth of sum_j w_j e^(-t(x-j)) at an end, and its leading factor.
+
+        The factor is returned as a function that computes it.
+        """
 
     @abstractmethod
     def longest(self, x: Floats) -> Floats:

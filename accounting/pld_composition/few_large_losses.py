@@ -64,9 +64,7 @@ _Parts: TypeAlias = tuple[tuple[LossPart, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FewLargeLosses:
-    r"""The total of ``rounds`` >= 2 copies of ``part``; ``near`` is an approximate (epsilon, delta)
-    on its curve.
-    """
+    r"""The total of ``rounds`` >= 2 copies of ``part``; ``near`` is a nearby (epsilon, delta)."""
 
     part: TabledLoss
     rounds: int

@@ -233,10 +233,11 @@ def _from_ratios(
 def _side(
     ratio: Ratio, count: int | None, fixed: Fixed, tail: Tail | None = None
 ) -> tuple[list[int], int]:
-    r"""Masses from the mode outwards, as multiples of its mass; and a bound on the sum of the rest.
+    r"""Return lower bounds on the masses from the mode outwards, and an upper bound on their sum.
 
-    The rest excludes the mode and includes all values that are not listed: beyond the last listed
-    value the masses fall at least by ``tail``, by default by the last ratio.
+    Both are relative to the mass of the mode. The sum excludes the mode, and includes the values
+    beyond the last listed one: there the masses decrease at least by the factor ``tail``, by
+    default the last ratio.
     """
     masses, high, total = [fixed.one], fixed.one, 0
     while masses[-1] and len(masses) - 1 != count:

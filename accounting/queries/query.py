@@ -116,9 +116,9 @@ class Moves(NamedTuple):
 class Answer(NamedTuple):
     r"""An answer with its value, standard error and confidence interval.
 
-    ``value`` is a number, text, or a mapping of keys to numbers; a standard error or interval that
-    would depend on data that was not released is None. ``note`` states the errors that the interval
-    does not cover, except the effect of rows that are not counted.
+    ``value`` is a number, text, or a mapping of keys to numbers. ``standard_error`` or ``interval``
+    is None if it would depend on data that was not released. ``note`` states the errors that the
+    interval does not cover, except the effect of rows that are not counted.
     """
 
     value: Any
@@ -150,7 +150,7 @@ class Query(ABC):
 
     @abstractmethod
     def answer(self, drawn: Any, mechanism: Any, confidence: Fraction) -> Answer:
-        r"""Compute the answer from the released integers ``drawn`` alone, not from the data."""
+        r"""Compute the answer from the released integers ``drawn``, without the data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,8 +175,10 @@ class Additive(Query):
 
 
 def noisy(moves: Moves, scope: TableScope, target: Target) -> Mechanism:
-    r"""Discrete Laplace noise for pure DP, discrete Gaussian noise for zCDP; with a delta, the one
-    of smaller variance.
+    r"""The mechanism that meets ``target`` with the sensitivity ``moves``.
+
+    The noise is discrete Laplace for pure DP, discrete Gaussian for zCDP and, for an epsilon with a
+    delta, whichever of the two has the smaller variance.
     """
     squared = sum(step**2 * count for step, count in heaviest(moves.gaussian))
     if target.rho is not None:
@@ -492,7 +494,10 @@ class Quantile(Clipped):
         return tuple(found)
 
     def factors(self, relation: Relation) -> tuple[tuple[int, ...], int]:
-        r"""Factors that make the sensitivities of all scores about equal, and the largest one."""
+        r"""Return factors that make the scores' sensitivities about equal, and the largest result.
+
+        Sensitivities are for one row per user.
+        """
         replaced = relation is Relation.REPLACE
         moves = [
             s if replaced else max(p, s - p) for p, s in map(Fraction.as_integer_ratio, self.all)
