@@ -113,9 +113,7 @@ class CheckedRequest:
         amounts = tuple(integer("amounts", each, at_least=0) for each in price["amounts"])
         costs = tuple(Fraction(each) for each in price["costs"])
         if not len(amounts) == len(costs) == counters or not isinstance(record, dict):
-            must = (
-                f"must be {counters} integers, with {counters} costs and a JSON object as record"
-            )
+            must = f"must be {counters} integers, with {counters} costs and a JSON object as record"
             raise InvalidParameter("amounts", amounts, must)
         assumptions = tuple(map(str, price["assumptions"]))
         return cls(
