@@ -1,7 +1,7 @@
 r"""Privacy amplification by subsampling: a release from a secret random sample.
 
-Let gamma be the probability that a unit is in the sample, (P, Q) the laws of a release with and
-without that unit in its sample, and delta the curve of this pair. The curve delta' of the sampled
+A unit is in the sample with probability gamma. P and Q are the laws of the release if its sample
+contains the unit and if not, and delta is the curve of this pair. The curve delta' of the sampled
 release satisfies
 
     delta'(log(1 + gamma (e^epsilon - 1))) = gamma delta(epsilon),  epsilon >= 0,

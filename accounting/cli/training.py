@@ -355,7 +355,7 @@ def check(
         "- is standard input.",
         default=...,
     ),
-    delta: str = option("DELTA", "The delta of both epsilons.", default=...),
+    delta: str = option("DELTA", "The delta at which both epsilons are compared.", default=...),
     says: str = option("EPSILON", "The epsilon that another tool reports.", default=...),
     relation: Relation | None = relation_option("add-remove, or the relation in the file"),
     as_json: AsJson = False,

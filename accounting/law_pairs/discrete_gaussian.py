@@ -4,9 +4,9 @@ For one variable X and v = sigma^2, the value x has the loss d (2x + d)/2v under
 D_alpha = d^2/2v + log E[e^((alpha-1) d X/v)]/(alpha-1) is at most alpha d^2/2v, with equality if
 (alpha-1) d is an integer.
 
-For the sum of n variables let V = n sigma^2. The sum has the law p(m) = e^(-m^2/2V) phi(m), where
-phi is positive and has period n: phi(m) is the sum of e^(-|x - m/n|^2/2 sigma^2) over the vectors x
-of n integers with sum m, divided by Z^n, where Z = sum_k e^(-k^2/2 sigma^2). So the loss of m is
+For the sum of n variables let V = n sigma^2 and Z = sum_k e^(-k^2/2 sigma^2). The sum has the law
+p(m) = e^(-m^2/2V) phi(m), where phi is positive and has period n: Z^n phi(m) is the sum of
+e^(-|x - m/n|^2/2 sigma^2) over the vectors x of n integers with sum m. So the loss of m is
 d(2m + d)/2V + log phi(m)/phi(m+d), whose second term is 0 if n divides d, and
 
     D_alpha = alpha d^2/2V + log(sum_m phi(m)^alpha phi(m+d)^(1-alpha) e^(-(m-kd)^2/2V))/k

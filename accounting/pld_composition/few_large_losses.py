@@ -1,8 +1,9 @@
 r"""Totals of many rounds of which only a few have a large loss, such as samples at a small rate.
 
-A single contour integral of such a total is a sum of terms that far exceed the result: most of the
-mass is close to 0, and the rest, which determines delta, is lost in the rounding of the terms. So
-the curve is split by the number j of rounds with a large loss. For g(L) = (1 - e^(epsilon - L))+,
+Most of the mass of such a total is close to 0, and the rest determines delta. The terms of a single
+contour integral then far exceed their sum, whose digits are lost in the rounding of the terms. So
+the curve is split by the number j of rounds with a large loss. For k rounds with the total loss L,
+and g(L) = (1 - e^(epsilon - L))+,
 
     E[g(L)] = sum_j binom(k, j) E[g(L); the losses of j given rounds are large, no others],
 

@@ -1,9 +1,9 @@
 r"""The rounds of the worst-case neighbours of each part of a certificate.
 
 In each coordinate and direction the largest shift is the worst at every epsilon. It remains to
-maximise over the directions in every coordinate for an asymmetric law, and over the shifts that a
-norm permits. The choice may differ in every round and depend on earlier releases, so several rounds
-are supported only if there is a single choice. Proofs: docs/proofs/kernel.md.
+choose the worst of the shifts that a norm permits and, for an asymmetric law, the direction in each
+coordinate. The worst choice may differ between rounds and depend on earlier releases, so several
+rounds are supported only if a single choice remains. Proofs: docs/proofs/kernel.md.
 """
 
 from __future__ import annotations

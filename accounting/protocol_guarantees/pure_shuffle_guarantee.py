@@ -14,9 +14,9 @@ that
 - V^(h-t) f >= 0, for fewer covers. If G^b f >= 0 for the law G that is V without the noise 0, this
   needs to be checked only near the centre.
 
-Each of the three conditions gives an enclosure of the least e^eps for which it holds: the largest
-ratio (A + tau K)/(a + tau K) over all outputs, where A and a are the largest and the least mass of
-the noise over all values x, and K is the mass of covers. Proofs: docs/proofs/shuffle.md.
+Each of the three conditions gives an enclosure of the least e^eps for which it holds. It is the
+largest ratio (A + tau K)/(a + tau K) over all outputs: A and a are the largest and the least mass
+of the noise over all values x, and K is the mass of covers. Proofs: docs/proofs/shuffle.md.
 """
 
 from __future__ import annotations

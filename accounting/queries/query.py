@@ -7,8 +7,8 @@ add-remove or replace, one user changes
 
 - a count by R; a histogram by R in l1 (2R under replace) and R^2 (2R^2) in l2 squared;
 - a sum of whole steps in [a, b] by R max(|a|, |b|), under replace by R (max(b, 0) - min(a, 0));
-- the pair of a mean, (sum of x - c, h n) for n values x in [c - h, c + h], by R h in each component
-  under add-remove, and by 2R h in l1 and 4 R^2 h^2 in l2 squared under replace;
+- the pair (sum of x - c, h n) of a mean, for n values x in [c - h, c + h]: by R h in each component
+  under add-remove; by 2R h in l1 and 4 R^2 h^2 in l2 squared under replace;
 - the score of a quantile q = p/s by R max(p, s - p), under replace by R s; the score of a key in a
   top k by R.
 
