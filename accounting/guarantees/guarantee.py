@@ -1,7 +1,7 @@
 r"""The common interface of all guarantees, for one release or many, derived or stated.
 
-Every method returns a :class:`Bound`, or raises :class:`NotDerived` with an alternative if no
-theorem gives one. Proofs: docs/proofs/composition.md.
+Every method returns a :class:`Bound`. If no theorem gives a bound, it raises :class:`NotDerived`
+and names an alternative. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ class Guarantee(ABC):
     ) -> Axes:
         r"""Plot epsilon for ``points`` deltas from 1/2 down to ``least_delta``, with both bounds.
 
-        ``ax`` is the matplotlib Axes to draw on, by default that of a new figure; it is returned.
+        The plot is drawn on the matplotlib Axes ``ax``, by default on a new figure. Returns these
+        Axes.
 
         Raises :class:`InvalidParameter` if matplotlib is missing, or if no epsilon is finite.
         """

@@ -61,8 +61,9 @@ _FAR: Final = 1 << 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offsets:
-    r"""P(m) = p(``sign`` m + ``here``) and Q(m) = p(``sign`` m + ``there``), for the law p of
-    ``noise``.
+    r"""P and Q as shifts of the law p of ``noise``.
+
+    P(m) = p(``sign`` m + ``here``) and Q(m) = p(``sign`` m + ``there``).
     """
 
     noise: Noise

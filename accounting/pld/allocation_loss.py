@@ -94,6 +94,7 @@ class _Ratios:
 
 def atoms_for(width: float) -> int:
     r"""The number of atoms per sum for bounds of about this relative ``width``, if possible.
+
     >>> atoms_for(8e-4), atoms_for(8e-5)
     (1300, 4000)
     """

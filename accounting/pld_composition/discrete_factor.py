@@ -376,8 +376,9 @@ def _grown(listing: Listing, tilt: Fraction) -> tuple[Floats, float, float]:
 
 
 def turns(losses: Floats, step: Fraction) -> tuple[Turns, Turns]:
-    r"""Compute l step/(2 pi) modulo 1 for each loss l, in units of 2^-128, with an error of at most
-    16 units.
+    r"""Compute l step/(2 pi) modulo 1 for each loss l, as two words, in units of 2^-128.
+
+    The error is at most 16 units.
 
     >>> high, low = turns(np.array([1.0, -3.0]), Fraction(1, 2))
     >>> (high / 2.0**64).round(6).tolist()  # 1/4 pi, 1 - 3/4 pi

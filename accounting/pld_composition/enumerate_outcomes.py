@@ -80,7 +80,7 @@ class Enumeration:
         return self._best(enclose, relative)
 
     def epsilon(self, delta: Fraction, relative: Fraction) -> Enclosure | None:
-        r"""The epsilon of the total at ``delta`` > 0; None in the same cases as :meth:`delta`."""
+        r"""The epsilon of the total at ``delta`` > 0; None if it has too many outcomes."""
         if self.coarse:
             return self._merged(lambda total: epsilon_of(total, delta), relative, delta)
 

@@ -111,6 +111,7 @@ def scenarios(
     parts: tuple[Part, ...], *, above: bool, tick: Callable[[], None] = lambda: None
 ) -> list[Scenario]:
     r"""The possible rounds of the worst-case neighbours; a claim must hold for all of them.
+
     ``above=True`` rounds an irrational shift towards a larger loss, otherwise a smaller one.
     ``tick`` is called between the computations that may take seconds.
 

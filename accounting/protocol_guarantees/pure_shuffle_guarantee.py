@@ -62,7 +62,7 @@ class CertifiedShuffle(PureBound):
 
 
 def certified_shuffle(protocol: PureShuffle, honest: int) -> CertifiedShuffle:
-    r"""The pure guarantee epsilon = g/scale of the shares, if it is certified for all outputs."""
+    r"""The guarantee epsilon = g/scale; raises :class:`NotDerived` unless it is certified."""
     found, own = purity(protocol, honest), protocol.precision / protocol.share.scale
     if found != PureBound(own):
         raise NotDerived(f"pure DP at epsilon = {own}", f"only {found!r} is certified")
