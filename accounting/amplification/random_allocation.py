@@ -78,7 +78,7 @@ class AllocatedSample(ByOrder, DescribedSample):
 
     @property
     def listed(self) -> bool:
-        r"""Whether two-sided bounds exist: for one pick, sigma not extreme, at most 10^5 rounds."""
+        r"""Whether two-sided bounds exist: one pick, <= 10^5 rounds, sigma/D in [0.2, 2^20]."""
         fits = _NARROWEST <= self.density.deviation <= _WIDEST
         return fits and self.scheme.picks == 1 and self.scheme.rounds <= _MOST_LISTED
 

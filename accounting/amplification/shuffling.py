@@ -5,8 +5,8 @@ likelihood ratio and b is called the privacy blanket. So each report is drawn fr
 probability sum_y b(y), whatever the value. Neighbours differ in the value of one of n users. The
 upper bound holds even if the adversary removes the other users' reports that are not drawn from the
 blanket (Balle, Bell, Gascon and Nissim 2019). The lower bound is the curve of neighbours where all
-other users have the same third value. Both bounds are mean positive parts of sums of n independent
-variables. Proofs: docs/proofs/local.md.
+other users have the same value, a third one if the mechanism has three. Both bounds are mean
+positive parts of sums of n independent variables. Proofs: docs/proofs/local.md.
 """
 
 from __future__ import annotations

@@ -272,8 +272,8 @@ class PoissonSample(AmplifiedSample):
     def attained(self) -> bool:
         r"""Whether some neighbouring datasets attain these pairs in every round.
 
-        False if the worst shift is not unique or changes several coordinates: the pairs are then
-        samples of one pair that dominates all shifts.
+        False for a :class:`RevealingPair`, or if the worst shift is not unique or changes several
+        coordinates: the pairs are then samples of one pair that dominates all shifts.
         """
         curve = self.curve
         if isinstance(curve, RealCurve):

@@ -77,11 +77,13 @@ def to_dp_event(source: Guarantee) -> Any:
 
     - Discrete Laplace noise on one number, or with an l1 sensitivity, becomes a
       ``DiscreteLaplaceDpEvent``, which the library must evaluate under ADD_OR_REMOVE_ONE.
-    - Pure(e) becomes the same event with parameter e and sensitivity 1.
+    - Pure(e), or a local report with largest loss e, becomes the same event with parameter e and
+      sensitivity 1.
     - Other integer noise becomes a ``ZCDpEvent`` with its zCDP parameter, since version 0.6 has no
       event for it; :func:`to_pld` keeps the whole curve.
-    - Compositions, sampled discrete Laplace noise, and truncated batches whose rate is a float
-      become events of the same structure.
+    - Real-valued noise becomes a ``GaussianDpEvent`` or a ``LaplaceDpEvent``.
+    - Compositions, samples of discrete Laplace or real-valued noise, and truncated batches whose
+      rate is a float become events of the same structure.
 
     A randomised response event is never created: the PLD accountant of version 0.6 charges many
     rounds of such an event as one round.

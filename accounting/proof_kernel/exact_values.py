@@ -31,7 +31,7 @@ def exact_value(parts: tuple[Part, ...], quantity: str, at: Fraction) -> Fractio
       no output;
     - rho: D_2^2/(2v) for Gaussian noise, epsilon^2/2 for pure claims;
     - the Renyi divergence of order alpha: alpha d^2/(2v) for a discrete Gaussian if (alpha - 1) d
-      is an integer, alpha d^2/(2nv) for a sum of n if n divides d and (alpha - 1) d.
+      is an integer, alpha d^2/(2nv) for a sum of n of them if n divides d and (alpha - 1) d.
 
     Raises :class:`Refused` if the value is not known to be rational.
     """

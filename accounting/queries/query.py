@@ -494,9 +494,9 @@ class Quantile(Clipped):
         return tuple(found)
 
     def factors(self, relation: Relation) -> tuple[tuple[int, ...], int]:
-        r"""Return factors that make the scores' sensitivities about equal, and the largest result.
+        r"""Return factors that make the scores' sensitivities about equal, and the largest one.
 
-        Sensitivities are for one row per user.
+        A sensitivity is that of one score times its factor, to one row.
         """
         replaced = relation is Relation.REPLACE
         moves = [
