@@ -43,11 +43,10 @@ class WorstPart:
     r"""One part: its releases, an epsilon for each delta, and a certificate if it has one.
 
     ``scope`` and ``inner`` are the scope and the parts that the certificate must contain.
-    ``claims`` maps each delta to its epsilon. ``unchecked`` is the reason if there is no
-    certificate. ``reason`` is the reason for a claim that is stated rather than derived, otherwise
-    empty; ``assumption`` is the sentence that the certificate must contain in this case. For a
-    ``shuffle`` with ``honest`` users the certificate states an epsilon, which the protocol engine
-    recomputes.
+    ``claims`` maps each delta to its epsilon. ``unchecked`` says why there is no certificate. If
+    the epsilon is stated rather than derived, ``reason`` says why, and ``assumption`` is the
+    sentence that the certificate must contain; otherwise both are empty. For a ``shuffle`` with
+    ``honest`` users the certificate states an epsilon, which the protocol engine recomputes.
     """
 
     scope: Mapping[str, str]

@@ -4,7 +4,7 @@ Another package registers a reader of its certificates in the entry-point group
 ``dpcore.certificates``, as ``schema = "module:function"``. The function takes the text, returns a
 ``Verdict`` and never raises. So ``dpcore verify`` checks the certificates of other packages without
 importing these packages directly. The schema of accounting cannot be replaced, and each schema must
-have exactly one reader.
+have at most one reader.
 """
 
 from __future__ import annotations

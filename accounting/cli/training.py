@@ -389,7 +389,7 @@ def check(
     if relation is not None and relation is not own:
         raise InvalidParameter("--relation", relation.value, f"must be {own.value}, as in the file")
     if "truncate" in (run.get("derived") or ()):
-        reason = "is a run with truncated batches: its parts lack the cost of truncation"
+        reason = "must be a run without truncation: its parts lack the cost of truncation"
         raise InvalidParameter("--event", str(event), reason)
     with named("delta"):
         found = total.epsilon(at)

@@ -3,9 +3,8 @@ r"""Compose guarantees: the total privacy loss of many releases.
 Lists of exact curves and of (epsilon, delta) claims compose through their privacy losses, enclosed
 from both sides; a claim in Renyi terms composes order by order and gives an upper bound. Rounds
 with fixed dominating pairs may be run at times that depend on released outputs. If the guarantees
-themselves depend on earlier outputs, use a filter
-(:mod:`accounting.privacy_filters`) or a ledger. Proofs:
-docs/proofs/composition.md.
+themselves depend on earlier outputs, use a filter (:mod:`accounting.privacy_filters`) or a ledger.
+Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations

@@ -203,11 +203,11 @@ class PureBound(Pure):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BoundedRange(PureBound):
-    r"""Adaptive selections of bounded range: the losses of each span at most epsilon/choices.
+    r"""Adaptive selections of bounded range, such as the exponential mechanism.
 
-    The exponential mechanism is such a selection (Durfee and Rogers 2019). All ``choices``
-    selections together satisfy epsilon-DP and rho-zCDP with rho = epsilon^2/(8 choices) (Cesar and
-    Rogers 2021, Lemma 3.2).
+    The privacy losses of each selection lie in an interval of length at most epsilon/choices
+    (Durfee and Rogers 2019). All ``choices`` selections together satisfy epsilon-DP and rho-zCDP
+    with rho = epsilon^2/(8 choices) (Cesar and Rogers 2021, Lemma 3.2).
 
     >>> BoundedRange(1, 2).zcdp()
     Bound(at most 0.0625, 'bounded-range')

@@ -41,10 +41,10 @@ _LEAST_WEIGHT: Final = 2.0**-960
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealPair(LossTable):
-    r"""P and Q as (weight, shift) pairs of shifts of a ``density``, with dP/dQ monotone.
+    r"""P and Q as mixtures of shifts of ``density``, given as pairs (weight, shift).
 
-    A tail of P-mass ``spare`` (about 0 by default) at the largest losses is one cell, whose loss
-    counts as unbounded if ``spare`` > 0.
+    dP/dQ is monotone. A tail of P-mass ``spare`` (about 0 by default) at the largest losses is one
+    cell, whose loss counts as unbounded if ``spare`` > 0.
 
     >>> from accounting.pld.noise_density import NormalDensity
     >>> pair = RealPair.sampled(NormalDensity(Fraction(1)), Fraction(1, 100))

@@ -285,7 +285,7 @@ class Correlated:
         if self.strategy != "tree" and all(a >= b for a, b in pairwise(self.coefficients)):
             places = range(0, self.rounds, self.apart)[: self.most]
             if length * len(places) > _MOST_WORK:
-                raise Refused("the strategy has too many rounds and participations")
+                raise Refused("the strategy has too many rounds and participations for the kernel")
             yield places
             return
         work, waiting = 0, list[tuple[int, ...]]([()])
