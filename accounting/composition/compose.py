@@ -3,9 +3,8 @@ r"""Compose guarantees: the total privacy loss of many releases.
 Lists of exact curves and of (epsilon, delta) claims compose through their privacy losses, enclosed
 from both sides; a claim in Renyi terms composes order by order and gives an upper bound. Rounds
 with fixed dominating pairs may be run at times that depend on released outputs. If the guarantees
-themselves depend on earlier outputs, use a filter
-(:mod:`accounting.privacy_filters`) or a ledger. Proofs:
-docs/proofs/composition.md.
+themselves depend on earlier outputs, use a filter (:mod:`accounting.privacy_filters`) or a ledger.
+Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -160,7 +159,7 @@ class Composition(Guarantee):
         return total if len(found) == 1 else replace(total, lower=None)
 
     def to_json(self) -> list[dict[str, Any]] | dict[str, Any]:
-        r"""The parts and rounds as JSON; :meth:`record` if these do not determine ``self``."""
+        r"""The parts and rounds as JSON, or :meth:`record` if these do not determine the result."""
         found = self.record()
         parts: list[dict[str, Any]] = found["parts"]
         alone = all(source.scope == self.scope for source, _ in self.parts)

@@ -189,7 +189,7 @@ class Pure(_Response):
 
 
 class PureBound(Pure):
-    r"""An epsilon proven for a known mechanism, so compositions have only upper bounds.
+    r"""A proven epsilon that the mechanism may not attain: compositions have only upper bounds.
 
     >>> from accounting import compose
     >>> compose((PureBound(1), 3)).epsilon("1e-6")
@@ -203,11 +203,11 @@ class PureBound(Pure):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BoundedRange(PureBound):
-    r"""Adaptive selections of bounded range: the losses of each span at most epsilon/choices.
+    r"""Adaptive selections of bounded range, such as the exponential mechanism.
 
-    The exponential mechanism is such a selection (Durfee and Rogers 2019). All ``choices``
-    selections together satisfy epsilon-DP and rho-zCDP with rho = epsilon^2/(8 choices) (Cesar and
-    Rogers 2021, Lemma 3.2).
+    The privacy losses of each selection lie in an interval of length at most epsilon/choices
+    (Durfee and Rogers 2019). All ``choices`` selections together satisfy epsilon-DP and rho-zCDP
+    with rho = epsilon^2/(8 choices) (Cesar and Rogers 2021, Lemma 3.2).
 
     >>> BoundedRange(1, 2).zcdp()
     Bound(at most 0.0625, 'bounded-range')
@@ -316,7 +316,7 @@ class Approx(_Response):
 
 
 class ApproxBound(Approx):
-    r"""An (epsilon, delta) proven for a known mechanism, so compositions have only upper bounds."""
+    r"""A proven (epsilon, delta) that may not be attained: compositions have only upper bounds."""
 
     __slots__ = ()
 

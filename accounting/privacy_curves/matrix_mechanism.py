@@ -1,9 +1,9 @@
 r"""The matrix mechanism: training or streams with noise that is correlated between rounds.
 
-B(C x + z) is released round by round, where x_t is the sum of round t, z is fresh noise, and B C is
-the workload (prefix sums, also with momentum or weight decay). All rounds together cost as much
-privacy as one release of C x + z; with Gaussian noise, this is one Gaussian with the sensitivity of
-C. Proofs: docs/proofs/continual.md.
+For matrices B and C, B(C x + z) is released round by round: x_t is the sum of round t, z is fresh
+noise, and B C is the workload (prefix sums, also with momentum or weight decay). All rounds
+together cost as much privacy as one release of C x + z. With Gaussian noise this is one Gaussian
+mechanism with the sensitivity of C x. Proofs: docs/proofs/continual.md.
 """
 
 from __future__ import annotations

@@ -89,9 +89,7 @@ class RealCurve(OneRelease):
         )
 
     def pair(self, rate: Fraction = Fraction(1)) -> RealPair:
-        r"""The pair of one release with and without the unit, under Poisson sampling at ``rate`` if
-        it is below 1.
-        """
+        r"""The pair of one release; if ``rate`` < 1, under Poisson sampling at this rate."""
         return RealPair.sampled(self.density, rate)
 
     @property
