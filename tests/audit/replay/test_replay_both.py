@@ -70,10 +70,6 @@ def numpy_counter(value: int, rng: np.random.Generator) -> int:
     return value + int(rng.geometric(0.632)) - int(rng.geometric(0.632))
 
 
-def many(value: int, n: int, rng: np.random.Generator) -> Any:
-    return value + rng.geometric(0.632, n) - rng.geometric(0.632, n)
-
-
 def sparse_vector(answers: list[int]) -> list[int]:
     """Stops at the first answer above: draws and length depend on the data, correctly."""
     threshold = THRESHOLD.sample()
@@ -191,7 +187,8 @@ CORRECT: list[tuple[Callable[..., Any], tuple[Any, Any], dict[str, Any]]] = [
     (lambda x: x + DiscreteLaplace(scale="1/3").sample_reference(SYSTEM), (0, 1),
      {"sensitivity": 1, "strict": True}),
     (numpy_counter, (0, 1), {"sensitivity": 1, "strict": True}),
-    (many, (0, 1), {"sensitivity": 1, "strict": True}),
+    (lambda x, n, rng: x + rng.geometric(0.632, n) - rng.geometric(0.632, n), (0, 1),
+     {"sensitivity": 1, "strict": True}),
     (sparse_vector, ([0, 0, 1], [1, 1, 0]), {}),
     (noisy_max, ([0, 1, 1], [1, 0, 0]), {}),
     (largest_of_histogram, ([5, 1, 5], [5, 2, 5]), {"sensitivity": 1}),
