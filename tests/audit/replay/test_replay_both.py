@@ -91,7 +91,7 @@ def largest_of_histogram(counts: list[int]) -> int:
 
 
 def randomised_response(bit: int, rng: np.random.Generator) -> int:
-    """Truth with probability 1/2, else a fair coin: a branch without noise, which is"""
+    """Truth with probability 1/2, else a fair coin: a correct branch without noise."""
     return bit if rng.random() < 0.5 else int(rng.random() < 0.5)
 
 
