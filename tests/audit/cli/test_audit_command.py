@@ -107,9 +107,14 @@ def test_a_target_with_its_own_randomness_is_not_called_reproducible(audit: Shel
         assert not answer.json["repeatable"]
 
 
-def test_a_report_is_never_written_in_part(
+def test_a_report_is_written_to_a_pipe_and_never_in_part(
     audit: Shell, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    os.mkfifo(here / "pipe")
+    reader = os.open(here / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    answer = audit(*at("laplace", n=100), "--json", "-o", "pipe")
+    assert os.read(reader, 1 << 16).decode() == answer.out
+    os.close(reader)
     (here / "kept.json").write_text("old")
 
     def full(descriptor: int) -> None:

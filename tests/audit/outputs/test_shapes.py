@@ -90,29 +90,10 @@ def leaking(make: Callable[[float, Rng], Any]) -> Shape:
     return lambda d, rng, broken: make(real(6 * d if broken else d, rng), rng)
 
 
-def negative_zero(d: int, rng: Rng, broken: bool) -> Any:
-    sign = 2 * d - 1 if broken else rng.choice([-1, 1])
-    return [0.0 * sign, real(0, rng), real(0, rng)]
-
-
 def order(d: int, rng: Rng, broken: bool) -> Any:
     found = {"a": real(d, rng), "b": real(0, rng)}
     turned = bool(d) if broken else bool(rng.integers(2))
     return dict(reversed(found.items())) if turned else found
-
-
-def nesting(d: int, rng: Rng, broken: bool) -> Any:
-    number = real(d, rng)
-    return [[number]] if d and broken else [number]
-
-
-def length(d: int, rng: Rng, broken: bool) -> Any:
-    return [real(0, rng) for _ in range(3 + (d if broken else int(rng.integers(2))))]
-
-
-def dtype(d: int, rng: Rng, broken: bool) -> Any:
-    found = np.array([noise(rng) for _ in range(3)])
-    return found.astype(float) if (d if broken else rng.integers(2)) else found
 
 
 def labels(d: int, rng: Rng, broken: bool) -> Any:
@@ -160,11 +141,19 @@ SHAPES: Final[dict[str, Shape]] = {
     "steps within": lambda d, rng, broken: {
         "id": int(noise(rng)), "sum": 1000 * int(noise(rng)) + (d if broken else 0)
     },
+    "negative zero": lambda d, rng, broken: [
+        0.0 * (2 * d - 1 if broken else rng.choice([-1, 1])), real(0, rng), real(0, rng)
+    ],
+    "nesting": lambda d, rng, broken: [[real(d, rng)]] if d and broken else [real(d, rng)],
+    "length": lambda d, rng, broken: [
+        real(0, rng) for _ in range(3 + (d if broken else int(rng.integers(2))))
+    ],
+    "dtype": lambda d, rng, broken: np.array([noise(rng) for _ in range(3)]).astype(
+        float if (d if broken else rng.integers(2)) else int
+    ),
     "not a number": lambda d, rng, broken: np.array(missing(d, rng, broken), dtype=float),
     **{
-        shape.__name__.replace("_", " "): shape
-        for shape in (negative_zero, order, nesting, length, dtype,
-                      labels, members, missing, many)
+        shape.__name__: shape for shape in (order, labels, members, missing, many)
     },
 }  # fmt: skip
 

@@ -67,10 +67,6 @@ def shared_draw(scale: Any) -> Law:
     return lambda values: {tuple(v + z for v in values): laplace(z, scale) for z in range(-40, 41)}
 
 
-def one_sided(value: int) -> Masses:
-    return {value + k: (1 if k == 0 else 2) * laplace(k, 1) for k in range(40)}
-
-
 def wrapped_sum(modulus: int) -> Law:
     """Laplace noise of scale 1, reduced by the modulus."""
     turns = range(-30, 31)
@@ -206,7 +202,7 @@ LAWS: Final[dict[str, Law]] = {
     "count": number(1),
     "clipped-to-two": number(1, lambda value: max(0, min(value, 2))),
     "clipped-to-one": number(1, lambda value: max(0, min(value, 1))),
-    "one-sided": one_sided,
+    "one-sided": lambda value: {value + k: (2 - (k == 0)) * laplace(k, 1) for k in range(40)},
     "inverted-scale": vector(mpf(1) / 2, 9, bins),
     "histogram": vector(2, 12, bins),
     "noise-reused": shared_draw(2),

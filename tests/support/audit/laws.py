@@ -110,11 +110,6 @@ def largest_count(counts: Sequence[int]) -> Masses:
     return {v: upto(v) - upto(v - 1) for v in range(-30, 60)}
 
 
-def first_largest(counts: Sequence[int]) -> Masses:
-    """One draw is added to all counts, so their order stays."""
-    return {list(counts).index(max(counts)): mpf(1)}
-
-
 def keys_of_one_user(rows: int) -> Masses:
     """Each of three noisy counts independently reaches the threshold 6 or not."""
     seen = (1 - laplace_upto(5 - rows, 3)) if rows else mpf(0)
@@ -237,10 +232,6 @@ def redrawn_noise(value: int) -> Masses:
     """Laplace noise, conditioned on an absolute value of at most 6."""
     kept = mpmath.fsum(laplace(k, 1) for k in range(-6, 7))
     return {value + k: laplace(k, 1) / kept for k in range(-6, 7)}
-
-
-def bounded_total(values: Sequence[int]) -> int:
-    return sum(min(max(value, 0), 1) for value in values)
 
 
 # -- claims of papers as mechanisms ----------------------------------------------------------------
@@ -382,14 +373,6 @@ def over_a_sample(bits: Sequence[int]) -> Masses:
     }
 
 
-def size_and_sum(bits: Sequence[int]) -> list[int]:
-    return [len(bits), sum(bits)]
-
-
-def exact_size(bits: Sequence[int]) -> Masses:
-    return {(len(bits), s): laplace(s - sum(bits), 1) for s in range(-40, 43)}
-
-
 def running(stream: Sequence[int]) -> list[int]:
     return list(accumulate(stream))
 
@@ -459,7 +442,8 @@ LAWS: Final[dict[str, Law]] = FIRST | {
     "noisy-max": largest_index(2),
     "noisy-max-value": largest_count,
     "noisy-max-half-noise": largest_index(1),
-    "noisy-max-one-draw": first_largest,
+    # One draw is added to all counts, so their order stays.
+    "noisy-max-one-draw": lambda counts: {list(counts).index(max(counts)): mpf(1)},
     "sparse-vector": rows(2, 4, 1),
     "threshold-for-one-key": keys_of_one_user,
     "threshold-for-three-keys": keys_of_one_user,
@@ -476,7 +460,7 @@ LAWS: Final[dict[str, Law]] = FIRST | {
     "clamped-sum": clamped_sum,
     "redrawn-noise": redrawn_noise,
     "bounds-from-data": number(1, sum),
-    "public-bounds": number(1, bounded_total),
+    "public-bounds": number(1, lambda values: sum(min(max(x, 0), 1) for x in values)),
     "lemma-bits": bits("0.726"),
     "fair-bits": bits("0.5"),
     "relaxed-sum": sum_and_coin(2),
@@ -510,8 +494,8 @@ LAWS: Final[dict[str, Law]] = FIRST | {
     "tree-of-log": vector(2, 2, left_nodes),
     "exponential": weighed("1.648"),
     "exponential-undivided": weighed("2.718"),
-    "noisy-size": vector(2, 12, size_and_sum),
-    "exact-size": exact_size,
+    "noisy-size": vector(2, 12, lambda bits: [len(bits), sum(bits)]),
+    "exact-size": lambda bits: {(len(bits), s): laplace(s - sum(bits), 1) for s in range(-40, 43)},
     "clipped-sum": number(2, clipped),
     "clipped-copy-unused": number(2, sum),
     "lower-bound-twice": certain,
