@@ -9,8 +9,6 @@ from typing import Any
 
 import mpmath
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from accounting import (
     Approx,
@@ -33,7 +31,6 @@ from accounting.guarantees.renyi_to_epsilon import (
     epsilon_at_order,
     randomised_response_renyi,
     rho_within,
-    rounded_up,
 )
 from accounting.guarantees.stated_guarantees import ApproxBound, PureBound, points_of
 from accounting.privacy_filters import SHARES, ApproxFilter, PureFilter
@@ -244,12 +241,3 @@ def test_conversions_without_a_theorem_and_invalid_arguments_are_refused() -> No
     for act, argument in bad:
         with refused(argument):
             act()
-
-
-@given(st.fractions(min_value=0, max_value=10**30), st.integers(-200, 200))
-def test_conversions_round_up_by_little(value: Fraction, exponent: int) -> None:
-    exact = value * Fraction(2) ** exponent
-    found = rounded_up(exact)
-    assert exact <= found <= exact * (1 + Fraction(1, 2**64))
-    assert rounded_up(found) == found
-    assert rounded_up(math.inf) == math.inf

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cache, partial
 from typing import Any
@@ -22,13 +22,12 @@ from accounting import (
     PrivacyCurve,
     Pure,
     Rdp,
-    StatedGuarantee,
     ZCdp,
     privacy_filters,
 )
 from accounting.composition.compose import compose
-from accounting.convert_guarantees import as_approx, as_approx_at, as_rdp, as_zcdp
-from accounting.guarantees.stated_guarantees import Word, points_of
+from accounting.convert_guarantees import as_approx, as_approx_at
+from accounting.guarantees.stated_guarantees import Word
 from accounting.privacy_filters import (
     SHARES,
     ApproxFilter,
@@ -59,18 +58,6 @@ BUDGETS: list[Word] = [
 ]
 GAUSSIAN = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1)
 LAPLACE = PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=1)
-AMOUNTS = st.fractions(min_value=0, max_value=Fraction(1, 2), max_denominator=60)
-
-
-def after(opened: Filter, charges: Sequence[Any]) -> tuple[tuple[int, ...], int]:
-    """Return the counters after all charges were tried, and the number of admitted charges."""
-    total, admitted = (0,) * len(opened.counters), 0
-    for charge in charges:
-        price = opened.price(charge)
-        if opened.admits(total, price):
-            total = tuple(a + b for a, b in zip(total, price.amounts, strict=True))
-            admitted += 1
-    return total, admitted
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=repr)
@@ -95,29 +82,6 @@ def test_full_counters_represent_exactly_the_budget_and_admit_no_charge(budget: 
         assert not opened.admits(nothing, dear)
     lax = mutated(Filter.admits, "h + a <= most", "h <= most")
     assert lax(opened, opened.limits, one)
-
-
-@given(st.sampled_from(BUDGETS), st.lists(AMOUNTS, max_size=12))
-@settings(deadline=None, max_examples=effort(20, 60))
-def test_counters_never_undercount(budget: Word, each: list[Fraction]) -> None:
-    opened = filter_for(budget)
-    charges = [Pure(e) for e in each]
-    total, admitted = after(opened, charges)
-    assert all(h <= limit for h, limit in zip(total, opened.limits, strict=True))
-    if admitted == len(charges) and charges:
-        converted: list[StatedGuarantee] = [*charges]
-        if isinstance(budget, Rdp):
-            converted = [as_rdp(c, [order for order, _ in points_of(budget)]) for c in charges]
-        elif not isinstance(budget, Pure):
-            converted = [as_zcdp(c) for c in charges]
-        exact = [sum(each) for each in zip(*map(amounts, converted), strict=True)]
-        held = opened.held(total)
-        assert all(a <= b for a, b in zip(exact, held, strict=False))
-        # Rounding costs at most one share of the budget per charge.
-        assert all(
-            b - a <= len(charges) * most / SHARES
-            for a, b, most in zip(exact, held, opened.budgets, strict=False)
-        )
 
 
 def test_prices_of_curves_and_claims() -> None:

@@ -294,8 +294,6 @@ def test_a_target_that_no_noise_meets_is_refused(noise: str, delta: Any, said: s
 @pytest.mark.parametrize(
     ("argument", "values"),
     [
-        ("epsilon", [-1]),
-        ("delta", [-1]),
         ("honest_fraction", ["3/2", "1/2"]),
         ("noise", [7, "discrete-gaussian:sigma_squared=4", "polya-difference"]),
         (

@@ -28,7 +28,7 @@ def laws(values: list[int], rate: float, most: int) -> World:
     size = (1 - ratio) / (1 + ratio)
     there, gone = (batch(data, rate, most) for data in (values, values[1:]))
     outputs = range(-FAR, FAR + 1)
-    noise = {k: size * ratio ** abs(k) for k in range(-2 * FAR, 2 * FAR + 1)}
+    noise = {float(k): size * ratio ** abs(k) for k in range(-2 * FAR, 2 * FAR + 1)}
     both = [[sum(w * noise[y - s] for s, w in at.items()) for y in outputs] for at in (there, gone)]
     return [*zip(*both, strict=True)]
 

@@ -284,7 +284,6 @@ HALF = Poisson(rate="1/2")
                 (Shifts(weights=[0, 1]), 1, "noise"),
             )
         ),
-        ({"scheme": HALF, "group": 65}, "group"),
         ({"scheme": Shuffled(users=1000)}, "scheme"),
         *(
             ({"noise": REPORT.noise, **changed}, argument)
@@ -314,6 +313,9 @@ def test_a_scheme_states_its_rounds_and_needs_an_engine() -> None:
         asked = Description(noise=NORMAL, sensitivity=3, scheme=scheme).unsampled
         assert (asked.sensitivity, asked.scheme) == (Sensitivity.l2_squared(18), EVERYONE)
     assert "scheme" in refusal(lambda: guarantee(Description(noise=NORMAL, scheme=Twice())))
+    assert "at most 64" in refusal(
+        lambda: guarantee(Description(noise=NORMAL, scheme=HALF, group=65))
+    )
 
 
 BOX, L2 = Sensitivity.box, Sensitivity.l2_squared
