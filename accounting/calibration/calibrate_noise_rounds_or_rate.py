@@ -414,8 +414,8 @@ def _guess(plan: _Plan, power: int, epsilon: Fraction, delta: Fraction) -> float
     rate = Fraction(getattr(plan.release.scheme, "rate", 1))
     squared = max(moved * plan.rounds * (rate * plan.release.group) ** 2, Fraction(1, 16))
     if delta == 0:
-        return math.log(plan.rounds) + math.log(squared) / 2 - log(epsilon)
-    wanted = math.log(squared) - 2 * log_mu(float(epsilon), log(delta))
+        return math.log(plan.rounds) + log(squared) / 2 - log(epsilon)
+    wanted = log(squared) - 2 * log_mu(float(epsilon), log(delta))
     variance = cast("Noise | RealNoise", plan.release.noise).variance
     there = log(variance if isinstance(variance, Fraction) else variance.upper)
     there += log(plan.honest_fraction)

@@ -404,7 +404,8 @@ def check(
     if found.upper <= claimed:
         verdict, code, gap = "an upper bound, proven", ANSWER, claimed - Fraction(found.upper)
     elif found.lower is not None and found.lower > claimed:
-        verdict, code, gap = "below the truth", NEGATIVE_ANSWER, found.lower - claimed
+        verdict, code = "below the truth", NEGATIVE_ANSWER
+        gap = math.inf if found.lower == math.inf else Fraction(found.lower) - claimed
     by = None if gap is None else down(gap, _DIGITS)
     distance = "" if by is None else f", by at least {by}"
     distance = ", which is infinite" if gap == math.inf else distance

@@ -163,7 +163,7 @@ def _saddle(law: Branch, k: int) -> Fraction:
 
     low, high = 1e-205, 1.0
     for _ in range(64):
-        middle = math.sqrt(low * high)
+        middle = math.sqrt(low) * math.sqrt(high)
         low, high = (middle, high) if pull(middle) - pull(2 - middle) > slope else (low, middle)
     return Fraction(high) / law.scale
 

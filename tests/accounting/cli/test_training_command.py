@@ -59,6 +59,11 @@ def test_truncated_batches_have_their_cost(command: Command) -> None:
     assert cut["derived"]["cut_at_all"] == pytest.approx(5.48363e-9, rel=1e-5)
     assert cut["epsilon"]["lower"] < plain["lower"] < plain["upper"] < cut["epsilon"]["upper"]
     assert "truncated    to 300" in command("dpsgd", *words, *near, "--truncate", 300).out
+    # The probability that a batch of 400 is filled is below all floats.
+    few = ["--noise-multiplier", 1, "--batch-size", 3, "--examples", 60_000, "--delta", "1e-6"]
+    rare = command("dpsgd", *few, *near, "--relation", "replace", "--truncate", 400, "--json").json
+    whole = command("dpsgd", *few, *near, "--relation", "replace", "--json").json
+    assert rare["epsilon"] == whole["epsilon"]
     # Nearly every batch is truncated here: only the theorem of random truncation gives a bound.
     often = command("dpsgd", *words, *near, "--truncate", 110, "--json").json
     assert often["derived"]["cut_at_all"] > 0.999
@@ -145,6 +150,8 @@ def test_check_judges_the_epsilon_of_another_tool(command: Command, tmp_path: Pa
     assert command(*words, repr(between)).code == 4
     assert command(*words, "inf").code == 2
     assert command(*words, "-1").code == 2
+    beyond_floats = command(*words, "1e309", "--delta", 0)
+    assert (beyond_floats.code, "which is infinite" in beyond_floats.out) == (1, True)
 
 
 @pytest.mark.parametrize(

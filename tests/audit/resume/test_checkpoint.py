@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import struct
+import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
@@ -29,7 +30,7 @@ from dpcore.cli.state_file import next_record, started
 from dpcore.errors import InvalidParameter
 from tests.day_and_nightly import by_day
 from tests.support.audit import plans
-from tests.support.audit.command import hearing_ctrl_c
+from tests.support.audit.command import ROOT, hearing_ctrl_c
 from tests.support.audit.plans import stored_search, stored_seed
 from tests.support.dpcore.refusals import refused
 
@@ -245,6 +246,63 @@ def test_a_failed_target_is_called_again_only_if_it_follows_its_seed(
     assert str(again.error) == str(first.error)
     assert calls["left"] == 10**6
     assert "resumed: the target was restarted, and draws its own randomness" in again.warnings
+
+
+# -- kill -9 ----------------------------------------------------------------------------------
+
+# Imports once. Each child is a process of its own, killed after it has stored a new record.
+SCRIPT = f"""
+import os, random, signal, sys, time
+from pathlib import Path
+sys.path.insert(0, {str(ROOT)!r})
+from audit.resume import resume
+from audit.claims import Claim
+from audit.outputs.call_guard import stdout_to_stderr
+from audit.runs.draw_plan import Plan
+from audit.sample_layer import sample
+from audit.targets.target_syntax import read_target
+plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=3_000, seed=7, alpha="1e-9")
+with stdout_to_stderr():
+    target = read_target("targets.py:slow")
+rng, sizes = random.Random(5), [0]
+while True:
+    child = os.fork()
+    if not child:
+        with resume(Path("state"), target, plan) as state:
+            sys.stdout.write(sample(target, plan, state=state).to_text())
+        sys.stdout.flush()
+        os._exit(0)
+    ended = 0
+    while not ended and len(sizes) <= 4:
+        if os.path.exists("state") and os.path.getsize("state") > sizes[-1]:
+            time.sleep(rng.uniform(0, 0.1))
+            os.kill(child, signal.SIGKILL)
+            break
+        time.sleep(0.001)
+        ended, status = os.waitpid(child, os.WNOHANG)
+    status = status if ended else os.waitpid(child, 0)[1]
+    if os.WIFEXITED(status):
+        break
+    sizes.append(os.path.getsize("state"))
+print(*sizes, file=sys.stderr)
+"""
+
+
+def test_kill_9_at_random_moments_does_not_change_the_result(here: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        cwd=here,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    sizes = [int(word) for word in ran.stderr.splitlines()[-1].split()]
+    assert len(sizes) > 3
+    # No stored block is lost, and each process stored at least one block.
+    assert sizes == sorted(set(sizes))
+    target = read_target("targets.py:slow")
+    assert ran.stdout == sample(target, plan(runs=3_000)).to_text()
 
 
 # -- the header: features by their source files, and results of a search ---------------------------

@@ -272,3 +272,8 @@ count_of = target(lambda output: output.value)
 objects = target(lambda dataset: Plain())
 shows_nothing_at_once = target(lambda dataset, n, rng: [Silent() for _ in range(n)])
 three = target(lambda a, b, c: a)
+
+
+def slow(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    time.sleep(0.02)
+    return laplace(dataset, n, rng)
