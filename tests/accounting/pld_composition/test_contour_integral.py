@@ -159,7 +159,7 @@ def test_a_delta_above_the_whole_curve_costs_nothing() -> None:
     [
         ("parts", lambda: ContourIntegral(parts=())),
         ("count", lambda: ContourIntegral(parts=((COIN, 0),))),
-        ("count", lambda: ContourIntegral(parts=((COIN, 2**40 + 1),))),
+        ("rounds", lambda: ContourIntegral(parts=((COIN, 2**40 + 1),))),
         ("epsilon", lambda: ContourIntegral(parts=((COIN, 1),)).delta(-1, "1e-6")),
         ("delta", lambda: ContourIntegral(parts=((COIN, 1),)).epsilon(0, "1e-6")),
         ("delta", lambda: ContourIntegral(parts=((COIN, 1),)).epsilon(1, "1e-6")),
