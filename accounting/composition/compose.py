@@ -20,7 +20,13 @@ from accounting.amplification.subsampling import DescribedSample
 from accounting.derive_guarantee import Derivable, guarantee
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
-from accounting.guarantees.guarantee import Guarantee, order_above_one, probability, width
+from accounting.guarantees.guarantee import (
+    Guarantee,
+    check_width,
+    order_above_one,
+    probability,
+    width,
+)
 from accounting.guarantees.renyi_to_epsilon import (
     approx_from_renyi,
     delta_from_renyi,
@@ -374,6 +380,7 @@ def renyi_of(source: Guarantee, order: Fraction, relative: RationalLike | None =
     r"""The Renyi divergence of one round: exact for a Pure claim, whose worst pair attains it."""
     if not isinstance(source, Pure) or isinstance(source, BoundedRange):
         return source.renyi(order, relative)
+    check_width(relative)
     found = randomised_response_renyi(source.stated_epsilon, order)
     bound = Bound.of(found, "exact", "randomised response dominates")
     return bound if source.attained else replace(bound, lower=None)

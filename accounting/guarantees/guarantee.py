@@ -76,13 +76,13 @@ class Guarantee(ABC):
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The Renyi divergence D_alpha between neighbours, alpha = ``order`` > 1."""
-        del relative
+        check_width(relative)
         at = order_above_one(order)
         raise NotDerived(f"the Renyi divergence of order {at} of {self!r}", _NONE)
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
         r"""The zCDP parameter rho: the supremum of D_alpha/alpha over all orders alpha > 1."""
-        del relative
+        check_width(relative)
         raise NotDerived(f"the zCDP parameter of {self!r}", _NONE)
 
     def pure(self, relative: RationalLike | None = None) -> Bound:
@@ -193,6 +193,11 @@ def order_above_one(order: RationalLike) -> Fraction:
     if exact <= 1:
         raise InvalidParameter("order", order, "must be > 1")
     return exact
+
+
+def check_width(relative: RationalLike | None) -> None:
+    r"""Refuse an invalid relative width where a formula gives the value, whatever the width."""
+    width(relative, Fraction(1, 2))
 
 
 def width(relative: RationalLike | None, default: Fraction) -> Fraction:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 
 from accounting.descriptions.real_noise import Gaussian
 from accounting.guarantees.bound import Bound
-from accounting.guarantees.guarantee import order_above_one
+from accounting.guarantees.guarantee import check_width, order_above_one
 from accounting.pld.noise_density import NormalLoss
 from accounting.privacy_curves.dominating_pairs import DominatingPairs
 from accounting.privacy_curves.release_curve import ByOrder, OneRelease
@@ -163,7 +163,7 @@ class MatrixCurve(_OneMatrix):
         return Enclosure(*(loss.renyi(at) for loss in self.losses()))
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        del relative
+        check_width(relative)
         return self._both(Enclosure(*(loss.variance / 2 for loss in self.losses())))
 
 
@@ -186,6 +186,6 @@ class MatrixOrders(ByOrder, _OneMatrix):
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
         r"""The zCDP parameter rho = D^2/(2 sigma^2), attained at integer orders."""
-        del relative
+        check_width(relative)
         low, high = self.mechanism.variances
         return Bound.of(Enclosure(low / 2, high / 2), "exact", self.theorem)

@@ -124,7 +124,7 @@ def test_invalid_arguments_are_refused() -> None:
     cases: list[tuple[str, Callable[[], object]]] = [
         ("parts", lambda: ContourIntegral(parts=())),
         ("count", lambda: ContourIntegral(parts=((COIN, 0),))),
-        ("count", lambda: ContourIntegral(parts=((COIN, 2**40 + 1),))),
+        ("rounds", lambda: ContourIntegral(parts=((COIN, 2**40 + 1),))),
         ("epsilon", lambda: one.delta(-1, "1e-6")),
         ("delta", lambda: one.epsilon(0, "1e-6")),
         ("delta", lambda: one.epsilon(1, "1e-6")),
