@@ -231,7 +231,7 @@ def _rows(data: bytes, records: bool) -> Any:  # noqa: FBT001 - as sent
 
 _MADE: Final[dict[str, Callable[..., Any]]] = {
     "scalar": lambda dtype, data: _values(dtype, 1, data)[0],
-    "array": lambda dtype, shape, data: _values(dtype, shape, data),
+    "array": _values,
     "row": lambda data, records: _rows(data, records)[0],
     "rows": _rows,
     "objects": _objects,
