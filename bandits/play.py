@@ -7,7 +7,7 @@ A run proceeds batch by batch. By default every user is new, and therefore in at
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -141,10 +141,7 @@ def play(
         reason = f"must have means in [{environment.lowest}, 1]"
         raise InvalidParameter("environment", environment, reason)
     score = ArmRegret(environment.gaps, checked_checkpoints(checkpoints, horizon))
-    privatizer, sizes = policy.privatizer, policy.sizes(arms, horizon)
-    if not isinstance(privatizer, Releasing):
-        reason = f"must have a Privatizer, not {privatizer!r}; use Unprotected() for no privacy"
-        raise InvalidParameter("policy", policy, reason)
+    privatizer, sizes = releases_of(policy, arms, horizon)
     derived = users.guarantee(privatizer, sizes)
     named = frozenset(sizes) if isinstance(sizes, tuple) else sizes
     sent = _Sent(privatizer, policy.name, users, named)
@@ -280,4 +277,16 @@ def run_guarantee(policy: Policy[State], arms: int, horizon: int) -> RunGuarante
     Bound(at most 0.5, 'worst')
     """
     arms, horizon = arms_and_horizon(arms, horizon)
-    return NEW_USERS.guarantee(policy.privatizer, policy.sizes(arms, horizon))
+    return NEW_USERS.guarantee(*releases_of(policy, arms, horizon))
+
+
+def releases_of(policy: Policy[State], arms: int, horizon: int) -> tuple[Releasing[Any], Sizes]:
+    r"""The privatizer of ``policy`` and the sizes of its releases, both checked for their type."""
+    privatizer, sizes = policy.privatizer, policy.sizes(arms, horizon)
+    if not isinstance(privatizer, Releasing):
+        reason = f"must have a Privatizer, not {privatizer!r}; use Unprotected() for no privacy"
+        raise InvalidParameter("policy", policy.name, reason)
+    if not isinstance(sizes, Container) or not isinstance(sizes, Iterable):  # e.g. an iterator
+        reason = f"must have a method sizes() that returns a tuple of sizes, not {sizes!r}"
+        raise InvalidParameter("policy", policy.name, reason)
+    return privatizer, sizes

@@ -96,7 +96,7 @@ def require_readable(output: object) -> None:
             if type(item) not in _HARMLESS:
                 _require_code(item)
                 if type(item) is not int:
-                    _require_no_iterator(item, output)
+                    require_no_iterator(item, output)
 
 
 def _require_code(item: object) -> None:
@@ -121,14 +121,18 @@ def _require_code(item: object) -> None:
         raise Unreadable(f"returned a {name} whose {tried} raises {raised}") from error
 
 
-def _require_no_iterator(item: object, output: object) -> None:
+def require_no_iterator(item: object, output: object) -> None:
+    r"""Raise :class:`Unreadable` if ``item``, a part of ``output``, is an iterator or coroutine."""
     if not isinstance(item, Iterator | AsyncIterator | Coroutine):
         return
+    such = "its list()"
+    if isinstance(item, AsyncIterator | Coroutine):
+        such = "the result of asyncio.run()"
     if isinstance(item, Coroutine):
         item.close()
     name = type(item).__name__
     found = name if item is output else f"{type(output).__name__} that contains a {name}"
-    raise Unreadable(f"returned a {found}: return plain values instead")
+    raise Unreadable(f"returned a {found}: return plain values instead, such as {such}")
 
 
 def _has_hash(item: object) -> bool:

@@ -217,14 +217,21 @@ def _objects(
     return np.array(items, np.dtype((np.record, dtype)) if records else dtype).reshape(shape)
 
 
+def _values(name: str, shape: Any, data: bytes) -> Any:
+    dtype = np.dtype(name)
+    if not dtype.itemsize:  # empty texts, which numpy cannot read from bytes
+        return np.ndarray(shape, dtype)
+    return np.frombuffer(data, dtype=dtype).reshape(shape).copy()
+
+
 def _rows(data: bytes, records: bool) -> Any:  # noqa: FBT001 - as sent
     found = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
     return found.view(np.dtype((np.record, found.dtype))) if records else found
 
 
 _MADE: Final[dict[str, Callable[..., Any]]] = {
-    "scalar": lambda dtype, data: np.frombuffer(data, dtype=dtype)[0],
-    "array": lambda dtype, shape, data: np.frombuffer(data, dtype=dtype).reshape(shape).copy(),
+    "scalar": lambda dtype, data: _values(dtype, 1, data)[0],
+    "array": _values,
     "row": lambda data, records: _rows(data, records)[0],
     "rows": _rows,
     "objects": _objects,

@@ -24,7 +24,7 @@ from audit.claims import Claim, CurveClaim, read_claim
 from audit.errors import TargetFailed
 from audit.outputs.call_guard import current
 from audit.outputs.copies import captured, copies
-from audit.outputs.output_parser import Outputs, join, require_readable
+from audit.outputs.output_parser import Outputs, join, require_no_iterator, require_readable
 from dpcore.errors import ABSENT, InvalidParameter, Unrepresentable
 from dpcore.mechanism import Relation
 from dpcore.noise import Noise
@@ -228,6 +228,7 @@ class Vectorised(Target):
                 returned = [returned[i, ...] for i in range(len(returned))]
             elif type(returned) not in {np.ndarray, np.memmap} and isinstance(returned, np.ndarray):
                 returned = list(returned) if returned.ndim else returned
+            require_no_iterator(returned, returned)
             holds_objects = isinstance(returned, np.ndarray) and returned.dtype.hasobject
             if isinstance(returned, list | tuple) or (holds_objects and returned.ndim):
                 for output in returned:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, cast, get_args
@@ -41,6 +42,7 @@ from bandits.policies.registry import (
     Algorithm,
     Entry,
     Setting,
+    blamed_policy,
     is_own,
     own_policy,
     read_algorithm,
@@ -171,7 +173,10 @@ def target(spelling: str, rest: str, seeded: bool) -> AuditTarget:  # noqa: FBT0
         policy = own_policy(spelling, algorithm)
     else:
         policy = _policy(spelling, algorithm, given, delta or _USUAL, visits)
-    return audit_view(policy, delta=delta, path=cast(PathName, path), seeded=seeded, visits=visits)
+    with blamed_policy("target", spelling, algorithm) if own else nullcontext():
+        return audit_view(
+            policy, delta=delta, path=cast(PathName, path), seeded=seeded, visits=visits
+        )
 
 
 def audit_view(

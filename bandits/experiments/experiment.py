@@ -19,7 +19,7 @@ import numpy as np
 from bandits.actions import LinearModel
 from bandits.batch import arms_and_horizon
 from bandits.combinatorial_rewards_and_oracles import Problem
-from bandits.play import checked_checkpoints
+from bandits.play import checked_checkpoints, releases_of
 from bandits.play_combinatorial import cucb_of
 from bandits.policies.combinatorial_ucb import Cucb
 from bandits.policies.policy import Policy
@@ -283,7 +283,7 @@ class Experiment(RunParameters):
             return policy.guarantee()
         rounds = arms_and_horizon(arms, self.horizon)
         with read_algorithm(algorithm).blamed():
-            return self.users_of(policy, 0).guarantee(policy.privatizer, policy.sizes(*rounds))
+            return self.users_of(policy, 0).guarantee(*releases_of(policy, *rounds))
 
     def policy(
         self,

@@ -17,7 +17,7 @@ import hashlib
 import inspect
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -269,19 +269,9 @@ class Algorithm:
         given["confidence"] = given["failure_probability"]  # the former name
         return own_policy(self.entry.name, self.entry.name, "algorithms", given)
 
-    @contextmanager
-    def blamed(self) -> Iterator[None]:
-        r"""Convert errors in your own policy to :class:`InvalidParameter` with file and line."""
-        try:
-            yield
-        except (DpcoreError, KeyboardInterrupt):
-            raise
-        except BaseException as error:
-            if not self.own:
-                raise
-            frame = traceback.extract_tb(error.__traceback__)[-1]
-            reason = f"raised {error!r} at {Path(frame.filename).name}:{frame.lineno}"
-            raise InvalidParameter("algorithms", self.entry.name, reason) from error
+    def blamed(self) -> AbstractContextManager[None]:
+        r"""Name file and line in the errors of your own policy (:func:`blamed_policy`)."""
+        return blamed_policy("algorithms", self.entry.name) if self.own else nullcontext()
 
 
 def read_algorithm(text: str) -> Algorithm:
@@ -481,6 +471,31 @@ def own_policy(
     return made
 
 
+@contextmanager
+def blamed_policy(argument: str, spelling: str, name: str = "") -> Iterator[None]:
+    r"""Convert errors in your own policy ``name`` to :class:`InvalidParameter` with file and line.
+
+    Other errors of dpcore, which do not come from a line of the policy's file and are not about
+    the argument ``policy``, are not converted.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        source = _source(name or spelling).resolve()
+        own = [frame for frame in frames if Path(frame.filename).resolve() == source]
+        if isinstance(error, DpcoreError) and not own:
+            if getattr(error, "argument", "") != "policy":
+                raise
+            raise InvalidParameter(argument, spelling, str(error)) from error
+        said = f"{error}," if isinstance(error, DpcoreError) else f"raised {error!r}"
+        frame = [*frames[-1:], *own][-1]
+        reason = f"{said} at {Path(frame.filename).name}:{frame.lineno}"
+        raise InvalidParameter(argument, spelling, reason) from error
+
+
 def _own_code(spelling: str, argument: str, name: str) -> UserCode:
     def failed(error: BaseException, _: Path) -> InvalidParameter:
         if not isinstance(error, Exception):
@@ -493,12 +508,16 @@ def _own_code(spelling: str, argument: str, name: str) -> UserCode:
 
 def source_of(name: str) -> str:
     r"""The SHA-256 of the source file of ``name``; empty if there is none."""
-    place = name.rpartition(":")[0]
-    path = Path(place)
-    if not place.endswith(".py"):
-        module = _own_code(name, "algorithms", name).module(place)
-        path = Path(getattr(module, "__file__", None) or "")
+    path = _source(name)
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def _source(name: str) -> Path:
+    place = name.rpartition(":")[0]
+    if place.endswith(".py"):
+        return Path(place)
+    module = _own_code(name, "algorithms", name).module(place)
+    return Path(getattr(module, "__file__", None) or "")
 
 
 def _parameters(maker: Any) -> dict[str, bool]:

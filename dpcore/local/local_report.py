@@ -32,6 +32,7 @@ from dpcore.numbers.parameter import (
     Whole,
     check_fields,
     integer,
+    rational,
     rational_in,
 )
 from dpcore.sampling.rng import SYSTEM, Rng, permutation
@@ -153,9 +154,13 @@ class LocalReport(ABC):
     def outcomes(self) -> int:
         r"""The number of possible reports."""
 
-    @abstractmethod
     def law(self, value: int) -> dict[Outcome, Fraction]:
         r"""The probability of each report of a user who has ``value``, for small cases only."""
+        return self._law(integer("value", value, at_least=0, at_most=self.values - 1))
+
+    @abstractmethod
+    def _law(self, value: int) -> dict[Outcome, Fraction]:
+        r"""The result of :meth:`law`, whose argument is already checked."""
 
     @abstractmethod
     def _encode(self, values: Integers, rng: Rng) -> Reports:
@@ -230,7 +235,11 @@ class LocalReport(ABC):
         >>> float(HadamardResponse(epsilon=1, values=100).variance(1000)) ** 0.5
         68.43...
         """
-        return spread(self.own, self.other, users, Fraction(count))
+        n = integer("users", users, at_least=1)
+        c = rational("count", count)
+        if not 0 <= c <= n:
+            raise InvalidParameter("count", count, f"must lie in [0, {n}], the number of users")
+        return spread(self.own, self.other, n, c)
 
     @property
     def parameters(self) -> dict[str, Any]:

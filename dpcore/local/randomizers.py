@@ -164,7 +164,7 @@ class RandomisedResponse(_OneOfTwoParts):
     def outcomes(self) -> int:
         return self.values
 
-    def law(self, value: int) -> dict[Outcome, Fraction]:
+    def _law(self, value: int) -> dict[Outcome, Fraction]:
         return {w: self.own if w == value else self.other for w in range(self.values)}
 
     def _encode(self, values: Integers, rng: Rng) -> Reports:
@@ -257,7 +257,7 @@ class UnaryEncoding(_Bits):
     def outcomes(self) -> int:
         return 1 << self.values
 
-    def law(self, value: int) -> dict[Outcome, Fraction]:
+    def _law(self, value: int) -> dict[Outcome, Fraction]:
         def mass(bits: tuple[int, ...]) -> Fraction:
             chances = (self.own if v == value else self.other for v in range(self.values))
             return math.prod(
@@ -314,7 +314,7 @@ class SubsetSelection(_Bits, _OneOfTwoParts):
     def outcomes(self) -> int:
         return math.comb(self.values, self.size)
 
-    def law(self, value: int) -> dict[Outcome, Fraction]:
+    def _law(self, value: int) -> dict[Outcome, Fraction]:
         k, size = self.values, self.size
         with_own = self.own / math.comb(k - 1, size - 1)
         without = (1 - self.own) / math.comb(k - 1, size)
@@ -395,7 +395,7 @@ class LocalHashing(_OneOfTwoParts):
     def outcomes(self) -> int:
         return int(self.base ** (self._digits + 1))
 
-    def law(self, value: int) -> dict[Outcome, Fraction]:
+    def _law(self, value: int) -> dict[Outcome, Fraction]:
         seeds, rest = self.base**self._digits, (1 - self.own) / (self.base - 1)
         return {
             (seed, symbol): (self.own if symbol == int(hashed) else rest) / seeds
@@ -462,7 +462,7 @@ class HadamardResponse(_OneOfTwoParts):
     def outcomes(self) -> int:
         return 1 << self._digits
 
-    def law(self, value: int) -> dict[Outcome, Fraction]:
+    def _law(self, value: int) -> dict[Outcome, Fraction]:
         half = 1 << (self._digits - 1)
         return {
             y: ((1 - self.own) if (y & (value + 1)).bit_count() % 2 else self.own) / half

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -59,9 +60,13 @@ class NoisyThreshold:
             raise InvalidParameter("value", value, "must map keys to counts")
         try:
             keys = sorted(value)
+            # A partial order, or nan, would keep the order of the rows, which reveals them.
+            ordered = all(one < other for one, other in pairwise(keys))
         except TypeError:
+            ordered = False
+        if not ordered:
             must = "must have keys that can be sorted, such as strings"
-            raise InvalidParameter("value", "(not shown)", must) from None
+            raise InvalidParameter("value", "(not shown)", must)
         counts = [integer("value", value[key], at_least=1) for key in keys]
         if not keys:
             return {}

@@ -14,11 +14,13 @@ import pytest
 
 from audit.outputs.identity import StandIn, identity, unread_attributes
 from audit.outputs.sandbox_encoding import Objects, pack, unpack
-from tests.audit.outputs.test_serialise import VALUES, shown
+from tests.audit.outputs.test_serialise import EMPTY, VALUES, shown
 from tests.support.audit.distinct_constants import Bare, Colour, Level, Own, Point
 
 PLAIN = [
     *VALUES,
+    *EMPTY,
+    np.ndarray(2, "U0"),
     *(np.datetime64("2020-01-01", "D"), np.timedelta64(3, "s"), np.longdouble(1) / 3),
     np.array([1, None, [2, 3]], dtype=object),
     np.array([[1, 2], [3, 4]], dtype=object),

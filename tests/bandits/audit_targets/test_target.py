@@ -43,6 +43,21 @@ from tests.support.bandits.audit_targets import (
 )
 from tests.support.dpcore.mutants import mutated
 
+FAILING = """
+from bandits import BatchedElimination, SumPrivatizer
+from dpcore import DiscreteLaplace
+class Fails(BatchedElimination):
+    def choose(self, state):
+        return 1 // self.wrong()
+    def wrong(self):
+        return 0
+class Refuses(Fails):
+    def wrong(self):
+        return DiscreteLaplace(scale=0)
+def made(kind):
+    return lambda: kind(privatizer=SumPrivatizer(trust="central", epsilon=1, failure="1e-3"))
+fails, refuses = made(Fails), made(Refuses)
+"""
 ALPHA = 1e-3
 ACROSS = "bandits.audit_targets.target:across"
 SECOND = "bandits.audit_targets.target:second"
@@ -297,3 +312,13 @@ def test_noise_for_one_visit_or_for_all_users_is_refuted(
     assert seen.epsilon > claim.epsilon * Fraction(3, 2)
     assert own_refuted(replace(seen, epsilon=claim.epsilon, delta=claim.delta), runs)
     assert not own_refuted(claim, effort(runs // 3, runs))
+
+
+def test_an_error_of_your_own_policy_names_its_file_and_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("broken.py").write_text(FAILING, encoding="utf-8")
+    for name, said in (("fails", "raised ZeroDivisionError"), ("refuses", "scale = 0: must be")):
+        with pytest.raises(InvalidParameter, match=rf"{name}: {said}.* at broken\.py:\d+$"):
+            target(f"bandit:broken.py:{name}", f"broken.py:{name}", True)

@@ -10,7 +10,7 @@ from tests.support.bandits.command import Bandit
 
 HALVING = (Path(__file__).parents[3] / "examples" / "halving.py").read_text(encoding="utf-8")
 OTHERS = """
-from bandits.batch import Commit
+from bandits.batch import Commit, Pulls
 from own import Halving
 ready = Halving()
 def needs(epsilon, words): return ready
@@ -24,6 +24,14 @@ class Halves(Halving):
 class Unsized(Halving):
     def sizes(self, arms, horizon):
         return None
+class Once(Halving):
+    def sizes(self, arms, horizon):
+        return iter(super().sizes(arms, horizon))
+class Bare(Halving):
+    privatizer = None
+class Refused(Halving):
+    def choose(self, state):
+        return Pulls([1] * 3)
 class Remembers(Halving):
     __slots__ = ("__dict__",)
     def observe(self, state, released):
@@ -92,13 +100,22 @@ def test_other_forms_of_policies_are_refused(bandit: Bandit, name: str, said: st
     assert refused.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(("name", "said"), [("Halves", "SystemExit(0)"), ("Unsized", "TypeError")])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Halves", "raised SystemExit(0) at others.py:12"),
+        ("Unsized", "policy = halving: must have a method sizes() that returns a tuple of sizes"),
+        ("Once", "policy = halving: must have a method sizes() that returns a tuple of sizes"),
+        ("Bare", "policy = halving: must have a Privatizer, not None"),
+        ("Refused", "counts = [1, 1, 1]: must be a tuple, at others.py:23"),
+    ],
+)
 def test_an_error_of_a_user_defined_policy_names_the_policy(
     bandit: Bandit, name: str, said: str
 ) -> None:
     found = bandit("run", "cz/easy", *SMALL, "--algorithms", f"others.py:{name}")
     assert (found.code, found.out) == (2, "")
-    assert found.err.startswith(f"error: --algorithms = others.py:{name}: raised {said}")
+    assert found.err.startswith(f"error: --algorithms = others.py:{name}: {said}")
 
 
 def test_a_policy_receives_the_failure_probability_by_either_name(bandit: Bandit) -> None:

@@ -232,6 +232,12 @@ def test_estimates_are_unbiased_with_the_exact_variance(family: Callable[..., Lo
     spreads = [b - a * a for a, b in zip(mean, second, strict=True)]
     assert spreads == [made.variance(2, 1), made.variance(2, 1), made.variance(2)]
     assert np.allclose(found.counts, [float(found.count(v)) for v in range(3)])
+    for wrong in ((-1, 0), (2, 3), (2, -1)):
+        with pytest.raises(InvalidParameter, match=r"^(users|count) = "):
+            made.variance(*wrong)
+    for value in (-1, 3):
+        with pytest.raises(InvalidParameter, match=r"^value = "):
+            made.law(value)
 
 
 def coverage(ends: Callable[[int], tuple[Fraction, Fraction]], count: int, users: int) -> Fraction:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections import UserList
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -283,11 +284,16 @@ def test_a_refused_round_without_its_record_is_detected(edit: tuple[str, str]) -
     assert not carries_what_it_may_have_shown(too_few_reply(mutated(run, *edit), colluding=["ann"]))
 
 
+class Column(UserList[float]):
+    pass
+
+
 @pytest.mark.parametrize(
     ("argument", "more"),
     [
         ("values", {"values": {"ann": 1}}),
         ("values", {"values": 0.5}),
+        ("values", {"values": Column([0.5] * 4)}),  # like a pandas series, whose index are names
         (
             "values",
             {"values": dict(zip("abcd", map(np.ones, [(2, 2), *[(2, 3)] * 3]), strict=True))},

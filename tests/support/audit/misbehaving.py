@@ -128,6 +128,10 @@ async def waits(dataset: Any) -> Any:
     return dataset
 
 
+async def waits_at_once(dataset: Any, n: int, rng: Any) -> Any:
+    return [dataset] * n
+
+
 def holds_itself(dataset: Any) -> Any:
     outputs: list[Any] = []
     outputs.append(outputs)
