@@ -36,7 +36,6 @@ from accounting.guarantees.bound import Bound
 from accounting.privacy_curves.matrix_mechanism import MatrixMechanism
 from accounting.strategy_matrices import Tree
 from dpcore import DiscreteGaussian, DiscreteLaplace, InvalidParameter, Relation, Scope
-from dpcore.cli.options import time_limit
 from dpcore.continual_sums import SquareRootSum
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
@@ -79,28 +78,6 @@ def stands(found: Calibration) -> bool:
     lower = below.delta(found.epsilon, "1e-6").lower
     breaks = lower is not None and lower > found.delta
     return kept and there[name] == less and breaks == found.least
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("epsilon", ["0.1", "0.01"])
-def test_a_small_epsilon_over_many_samples_is_calibrated_in_seconds(epsilon: str) -> None:
-    """The least sigma is nearly that of real Gaussian noise; progress reports each sigma tried."""
-    asked: dict[str, Any] = {
-        "epsilon": epsilon,
-        "delta": "1e-5",
-        "rounds": effort(1000, 14062),
-        "rate": Fraction(256, 60000),
-    }
-    seen: list[int] = []
-    with time_limit(30):
-        found = calibrate(noise="discrete-gaussian", **asked, watch=seen.append)
-    assert found.least
-    assert seen == list(range(1, len(seen) + 1))
-    assert len(seen) >= 2
-    on_reals = calibrate(noise="gaussian", **asked)
-    assert on_reals.least
-    ratio = found.noise.parameters["sigma_squared"], on_reals.noise.parameters["sigma"]
-    assert abs(Fraction(ratio[0]) / Fraction(ratio[1]) ** 2 - 1) < Fraction(1, 10**5)
 
 
 @by_day(3)

@@ -301,19 +301,3 @@ def test_a_dask_cluster_reports_failures_and_missing_time_limits(cluster: str) -
         program = sample(read_target(AWK), plan(runs=100, jobs=-1))
     assert program.error is None
     assert not program.warnings
-
-
-@pytest.mark.nightly  # a cluster takes seconds to start
-@pytest.mark.filterwarnings("ignore")
-def test_the_callers_joblib_configuration_is_used(cluster: str) -> None:
-    from distributed import Client
-    from joblib import parallel_config
-
-    target = read_target("discrete-laplace:scale=1")
-    connect: Any = Client
-    with connect(cluster, set_as_default=False) as client:
-        before = len(client.run(os.getpid))
-        with parallel_config(backend="dask", client=client):
-            report = sample(target, plan(jobs=-1, timeout=None))
-    assert before == 2
-    assert report.to_text() == sample(target, plan(timeout=None)).to_text()

@@ -16,10 +16,8 @@ from bandits.experiments.runner import run_cells
 from bandits.policies.successive_elimination import ScheduleName, ShuffleElimination
 from bandits.privatizers.batch_sums import BitPrivatizer
 from bandits.worlds.arm_environments import Bernoulli, Environment
-from benchmarks.combinatorial import PARTS, measure
 from benchmarks.figures import section
 from benchmarks.figures.__main__ import QUICK, STUDIES, WHOLE, regenerate
-from benchmarks.figures.generated_mslr import letor_text
 from benchmarks.figures.page import page
 from benchmarks.figures.section import Effort, guarantee_of, is_less, is_same, regret_of
 from benchmarks.figures.sweep import Outcome, _outcome, best_of, of_experiment
@@ -91,24 +89,6 @@ def test_a_pure_epsilon_is_rounded_up() -> None:
     third = replace(outcome(1.0), pure="1/3", epsilon=1 / 3)
     assert guarantee_of(third) == ("0.3334", "0.3334")
     assert guarantee_of(outcome(1.0))[0] == "0.5"
-
-
-@pytest.mark.nightly
-def test_the_same_seed_gives_the_same_folder(tmp_path: Path) -> None:
-    folders = []
-    for name, jobs in (("one", 1), ("two", 2)):
-        folders.append(tmp_path / name)
-        folders[-1].mkdir()
-        regenerate(folders[-1], effort=TINY, seed=3, jobs=jobs, only=("schedules",))
-    files = [{path.name: path.read_bytes() for path in folder.iterdir()} for folder in folders]
-    assert sorted(files[0]) == ["README.md", "results.json", "schedule.svg"]
-    note = "bands and bars: one standard error over 2 instances"
-    assert note.encode() in files[0]["schedule.svg"]
-    assert b"one standard error" in files[0]["README.md"]
-    assert files[0] == files[1]
-    (tmp_path / "three").mkdir()
-    regenerate(tmp_path / "three", effort=TINY, seed=4, jobs=1, only=("schedules",))
-    assert (tmp_path / "three" / "results.json").read_bytes() != files[0]["results.json"]
 
 
 @pytest.mark.nightly
@@ -264,12 +244,6 @@ def test_statements_on_the_page_agree_with_the_measurements() -> None:
     assert "less than 3 times the time" in PAGE
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("part", PARTS)
-def test_the_benchmark_of_combinatorial_bandits_runs(part: str) -> None:
-    assert measure(part, quick=True)["rows"]
-
-
 def regret(algorithm: str, **where: str) -> float:
     given = {"numbers": "exact", "epsilon": "10", "T": "1e6", "alpha": "4/5", **where}
     value = row_of("linear", algorithm=algorithm, **given)["regret"]["value"]
@@ -304,25 +278,6 @@ def test_rows_of_linear_bandits_agree_with_the_code(name: str) -> None:
     )
     found = of_experiment(experiment, jobs=2)[name, "10"]
     assert regret_of(found)["value"] == regret(name)
-
-
-@pytest.mark.nightly
-def test_the_page_states_the_origin_of_its_data(tmp_path: Path) -> None:
-    file = tmp_path / "train.txt"
-    file.write_text(letor_text(1), encoding="ascii")
-    effort = replace(QUICK, real=500)
-    pages = []
-    for name, mslr in (("ours", None), ("theirs", file)):
-        folder = tmp_path / name
-        folder.mkdir()
-        regenerate(folder, effort=effort, seed=1, jobs=1, only=("real_rewards",), mslr=mslr)
-        pages.append((folder / "README.md").read_text(encoding="utf-8"))
-        assert "NOT MSLR" in (folder / "figure-5.svg").read_text("utf-8") or mslr
-    stand_in, given = pages
-    assert "generated stand-in, NOT MSLR-WEB10K" in stand_in
-    assert "NOT MSLR" not in given
-    # The stand-in has the same data, so the numbers are equal.
-    assert stand_in.splitlines()[-10:] == given.splitlines()[-10:]
 
 
 TEXT_OF_PAGE = " ".join(BANDITS.read_text("utf-8").split())
