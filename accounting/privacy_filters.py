@@ -68,10 +68,10 @@ _OTHER_BUDGETS: Final = "use a ledger or session with a budget like rho=1 or eps
 class Price:
     r"""The cost of one charge: an integer per counter, rounded up.
 
-    Amounts are capped at the limit plus 1, so that they fit 64 bits; an amount at the cap means
-    that the charge costs more than the whole budget. ``assumptions`` contains the reason of an
-    :class:`Assumed` claim. ``costs`` are the same amounts before the conversion to shares, without
-    the cap.
+    ``amounts`` are in shares of the budget (see :data:`SHARES`) and capped at the limit plus 1, so
+    that they fit 64 bits; an amount at the cap means that the charge costs more than the whole
+    budget. ``costs`` are the exact amounts without the cap, and ``assumptions`` contains the reason
+    of an :class:`Assumed` claim.
     """
 
     amounts: tuple[int, ...]
@@ -368,7 +368,7 @@ class ApproxFilter(Filter):
             # A stored rho is checked but kept, because the stored counters count shares of it.
             rho = positive_rational("rho", self.rho, _NOTHING)
             if not approx_from_renyi(lambda order: rho * order, slack).upper <= epsilon:
-                reason = f"implies an epsilon above {epsilon} at delta = {slack}"
+                reason = f"must be smaller: it implies an epsilon above {epsilon} at delta {slack}"
                 raise InvalidParameter("rho", self.rho, reason)
         object.__setattr__(self, "rho", rho)
         return {"rho": rho, "delta": rest}
@@ -447,7 +447,8 @@ def filter_from_json(data: Mapping[str, Any]) -> Filter:
     kind = data.get("filter")
     own = ("slack", "charge_delta", "rho") if kind == ApproxFilter.kind else ()
     if set(data) != {"filter", "budget", "shares", *own}:
-        raise InvalidParameter("filter", dict(data), "must contain exactly the fields of a filter")
+        names = ", ".join(("filter", "budget", "shares", *own))
+        raise InvalidParameter("filter", dict(data), f"must contain exactly the fields {names}")
     if data["shares"] != str(SHARES):
         raise InvalidParameter("shares", data["shares"], f"must be {SHARES}")
     budget = claim_from_json(data["budget"])

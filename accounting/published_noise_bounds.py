@@ -1,10 +1,10 @@
 r"""Published bounds on integer noise, and the privacy of real Gaussian noise, for comparison.
 
-Guarantees are derived from the exact law and never use the published bounds on integer noise, which
-serve only for comparison; other libraries calibrate with them. Real Gaussian noise is the
-reference for the calibrations in the papers; dpcore never samples it. With sigma/Delta = r,
-delta(epsilon) = Phi(1/2r - epsilon r) - e^epsilon Phi(-1/2r - epsilon r) (Balle and Wang 2018,
-Theorem 8). This delta decreases in r, as larger noise is smaller noise plus independent noise.
+Other libraries calibrate with the published bounds on integer noise; dpcore uses them only for
+comparison, and derives its guarantees from the exact law. Real Gaussian noise is the reference in
+the papers; dpcore never samples it. For sigma/Delta = r its curve is delta(epsilon) =
+Phi(1/2r - epsilon r) - e^epsilon Phi(-1/2r - epsilon r) (Balle and Wang 2018, Theorem 8). This
+delta decreases in r, as larger noise is smaller noise plus independent noise.
 """
 
 from __future__ import annotations

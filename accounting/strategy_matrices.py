@@ -5,14 +5,15 @@ of x is the sum of round t; the workload is B C, e.g. prefix sums. Every C is lo
 inputs may depend on earlier releases. Source: Denisov, McMahan, Rush, Smith and Thakurta, "Improved
 Differential Privacy for SGD via Optimal Private Linear Operators on Adaptive Streams" (2022).
 
-A unit that takes part in the rounds of a pattern p, each time with a vector of l2 norm at most 1,
-changes C x in l2 norm by at most the square root of sum_(i,j in p) |G_ij|, where G = C^T C. The
-bound is attained if no G_ij is negative. For non-negative G the squared sensitivity of C is the
-largest sum of G_ij over i and j in a pattern: a quadratic form, which dynamic programming maximises
-only if G_ij = 0 for all different rounds i, j of a pattern. Here branch and bound finds the best
-pattern, with bounds from dynamic programming; the lower and the upper bound are proven even if the
-search stops early. Source: Choquette-Choo, McMahan, Rush and Thakurta (2023), "Multi-Epoch Matrix
-Factorization Mechanisms for Private Machine Learning". Proofs: docs/proofs/continual.md.
+Let G = C^T C, and let p be a pattern: the set of rounds in which a unit takes part, each time with
+a vector of l2 norm at most 1. The unit changes C x in l2 norm by at most the square root of
+sum_(i,j in p) |G_ij|, and this bound is attained if no G_ij is negative. For non-negative G the
+squared sensitivity of C is therefore the largest sum of G_ij over i and j in a pattern. Dynamic
+programming finds it only if G_ij = 0 for all different rounds i, j of a pattern; in general, branch
+and bound finds it, with bounds from dynamic programming. The lower and the upper bound are proven
+even if the search stops early. Source: Choquette-Choo, McMahan, Rush and Thakurta (2023),
+"Multi-Epoch Matrix Factorization Mechanisms for Private Machine Learning". Proofs:
+docs/proofs/continual.md.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Actions:
         own = np.ascontiguousarray(given, dtype=np.float64).copy()
         count, dimension = own.shape
         if not 1 <= count <= _MOST_ACTIONS or not 1 <= dimension <= _MOST_DIMENSION:
-            reason = "the shape must be 1 to 65536 actions by 1 to 256 coordinates"
+            reason = "the array must have 1 to 65536 rows (actions) and 1 to 256 columns"
             raise InvalidParameter("actions", own.shape, reason)
         if not np.isfinite(own).all():
             raise InvalidParameter("actions", "nan or infinity", "must contain only finite numbers")
@@ -107,12 +107,14 @@ class LinearModel:
 
 
 def cover(shape: Shape, dimension: int, radius: RationalLike) -> Actions:
-    r"""Build a finite cover: every point of the shape is within ``radius`` of an action.
+    r"""Build a finite cover of ``shape``: each of its points is within ``radius`` of an action.
+
+    The shape is the unit ball, or the largest box with sides along the axes that lies in it.
 
     An elimination algorithm that plays the cover loses at most ``radius`` per round, because
     |theta*| <= 1 (Li, Zhou and Ji 2022, Remark 3.1). The actions are the centres of the cells of a
-    grid with half-diagonal ``radius``, projected onto the ball if they lie outside. A box needs
-    ceil(1/radius)^d actions; a ball needs fewer than the (3/radius)^d actions in the remark.
+    grid with half-diagonal at most ``radius``, projected onto the ball if they lie outside. A box
+    needs ceil(1/radius)^d actions; a ball needs fewer than the (3/radius)^d actions in the remark.
     """
     check_word("shape", shape, Shape)
     d = integer("dimension", dimension, at_least=1)

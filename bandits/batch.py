@@ -215,8 +215,8 @@ def failure_probability_of(
 ) -> Fraction:
     r"""Parse the failure probability p of a run, which must lie in (0, 1/2).
 
-    p is the probability that any confidence interval misses its mean: 0.05 for 95% confidence.
-    Raises :class:`InvalidParameter` if the value is >= 1/2, which is probably a confidence level.
+    p is the probability that at least one confidence interval misses its mean, e.g. 0.05. Raises
+    :class:`InvalidParameter` if the value is >= 1/2, which is probably a confidence level.
     """
     exact = rational_in(argument, value, "(0, 1)")
     if 2 * exact >= 1:

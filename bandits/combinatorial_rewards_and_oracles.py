@@ -64,7 +64,10 @@ class Linear(Reward):
 
 @dataclass(frozen=True, slots=True)
 class AtLeastOne(Reward):
-    """The probability that a base arm of the super arm has outcome 1, for independent base arms."""
+    """The probability that at least one base arm of the super arm has outcome 1.
+
+    The base arms must be independent.
+    """
 
     def of(self, means: Floats, chosen: Bools) -> Floats:
         found: Floats = 1 - np.prod(1 - means * chosen, axis=-1)
@@ -283,9 +286,9 @@ class GreedyCoverage(Oracle):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failing(Oracle):
-    """An oracle with beta < 1, which fails with probability 1 - ``chance``.
+    """The oracle ``of``, made to fail with probability 1 - ``chance``, so that beta < 1.
 
-    It then chooses the super arm with the smallest sum of values, otherwise as the oracle ``of``.
+    A failure means that the super arm with the smallest sum of values is chosen.
     """
 
     of: Oracle

@@ -1,7 +1,7 @@
 r"""Confidence radii for released means, which decide the elimination of arms.
 
-:class:`ExactRadius` (the default) is certified for the law of the actual noise in the sum;
-:class:`PaperRadius` is equation 2 of Chowdhury and Zhou (CZ, arXiv 2206.05772), and
+:class:`ExactRadius` (the default) is certified for the law of the actual noise in the sum.
+:class:`PaperRadius` is equation 2 of Chowdhury and Zhou (CZ, arXiv 2206.05772).
 :class:`DpSeRadius` is the radius of Sajed and Sheffet (2019). ``failure`` is always p, the error
 probability of the whole run: with probability at least 1 - p, all intervals of all batches contain
 their means. It is not the failure probability of a protocol, which determines the threshold tau.
@@ -120,7 +120,7 @@ def certified_gap(
 
 
 def has_gap(noise: Noise | None) -> bool:
-    r"""Whether dpcore has the law of the difference of two draws, up to a constant."""
+    r"""Whether dpcore has the law of the difference of two draws of ``noise``, up to a constant."""
     fair = isinstance(noise, Binomial) and 2 * noise.probability == 1
     return noise is None or noise.symmetric or fair
 
@@ -174,7 +174,10 @@ def _beyond(noise: Noise, sign: int, knot: int) -> Fraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    r"""One tail of the noise: ``knots`` (in rewards: ``points``) and the mass ``beyond`` each."""
+    r"""One tail of the noise: ``knots`` in steps, the same ``points`` in rewards, and tail masses.
+
+    ``beyond[j]`` bounds the probability that the noise lies beyond ``knots[j]``.
+    """
 
     noise: Noise
     sign: int
@@ -396,10 +399,10 @@ class ExactRadius(Radius):
     ) -> float:
         r"""The certified width of the difference of two means: about sqrt(2) beta, not 2 beta.
 
-        The best arm is compared with the \|Phi\| - 1 others, each with failure probability p
-        w(b)/(\|Phi\| - 1): then the best arm stays active, and every arm more than 2 gaps below it
-        is dropped. If dpcore has no law of the difference, the gap is 2 beta. ``pulls`` may be the
-        sizes of the parts of a batch, whose noise terms are added.
+        Each comparison of the best arm with one of the \|Phi\| - 1 others fails with probability at
+        most p w(b)/(\|Phi\| - 1). If none fails, the best arm stays active, and every arm more than
+        2 gaps below it is dropped. If dpcore has no law of the difference, the gap is 2 beta.
+        ``pulls`` may be the sizes of the parts of a batch, whose noise terms are added.
         """
         parts = pulls if isinstance(pulls, tuple) else (pulls,)
         others = max(_active(active) - 1, 1)
@@ -438,10 +441,11 @@ class _Formula(Radius):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperRadius(_Formula):
-    r"""The width of CZ equation 2, for l rewards in batch b, active arms Phi, and p = ``failure``.
+    r"""The width in equation 2 of Chowdhury and Zhou (arXiv 2206.05772).
 
-    It is sqrt(ln(4\|Phi\|b^2/p)/(2l)) + sigma sqrt(ln(2\|Phi\|b^2/p))/l + h ln(2\|Phi\|b^2/p)/l,
-    where sigma and h depend on the trust model (:meth:`constants`). The paper shows that all
+    For l rewards in batch b, the set Phi of active arms, and p = ``failure``, the width is
+    sqrt(ln(4\|Phi\|b^2/p)/(2l)) + sigma sqrt(ln(2\|Phi\|b^2/p))/l + h ln(2\|Phi\|b^2/p)/l. Here
+    sigma and h depend on the trust model (:meth:`constants`). The paper shows that all
     intervals contain their means with probability at least 1 - 3p. For Renyi noise
     ``form="released"`` uses h = 1/(s epsilon), as does the code released with the paper;
     ``form="printed"`` uses sqrt(2)/(s epsilon sqrt l).
@@ -494,9 +498,9 @@ class PaperRadius(_Formula):
 class DpSeRadius(_Formula):
     r"""The width h_e + c_e of Sajed and Sheffet (2019), for discrete Laplace noise.
 
-    The noise has scale g/epsilon. The terms are h_e = sqrt(ln(8\|S\|e^2/p)/(2R)) and c_e =
-    ln(4\|S\|e^2/p)/(R epsilon), where p = ``failure``, S is the set of active arms and R the number
-    of pulls of an arm in epoch e. An arm is dropped if the best mean exceeds its mean by more than
+    In epoch e, let S be the set of active arms, R the number of pulls of each of them, and p =
+    ``failure``. Then h_e = sqrt(ln(8\|S\|e^2/p)/(2R)) and c_e = ln(4\|S\|e^2/p)/(R epsilon). The
+    noise has scale g/epsilon. An arm is dropped if the best mean exceeds its mean by more than
     2 h_e + 2 c_e.
     """
 

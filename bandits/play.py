@@ -118,9 +118,13 @@ def play(
     The guarantee is derived before the first batch from the privatizer and the policy's ``sizes``;
     the size of each batch is checked before any user is charged for it.
 
-    Raises :class:`InvalidParameter` if the horizon is below the number of arms, checkpoints are out
-    of range or not increasing, a mean is outside [``lowest``, 1], the size of a batch is
-    not in the policy's ``sizes``, or an argument has the wrong type.
+    Raises :class:`InvalidParameter` if
+
+    - the horizon is below the number of arms;
+    - ``checkpoints`` are out of range or not increasing;
+    - a mean is outside [``lowest``, 1], where ``lowest`` is an attribute of the environment;
+    - the size of a batch is not in the policy's ``sizes``;
+    - an argument has the wrong type.
     """
     if not isinstance(policy, Policy):
         raise InvalidParameter("policy", policy, "must be a Policy")
@@ -182,7 +186,7 @@ def _batches(
             return
         if not isinstance(choice, (Pulls, Plays)) or len(choice.counts) != arms:
             raise InvalidParameter(
-                "policy", choice, f"must be a batch for {arms} arms, or a Commit"
+                "policy", choice, f"must choose a batch for {arms} arms, or a Commit"
             )
         sent.active = choice.active
         if choice.total > left:

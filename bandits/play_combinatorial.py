@@ -51,17 +51,17 @@ def play_together(
     r"""Run ``policy`` in each of ``worlds``, up to the horizon of its privatizer.
 
     ``coins`` contains the generators of each run. Regret is the sum of alpha beta opt - r(S_t) over
-    rounds t, where opt is the largest mean reward and r(S_t) that of the played super arm; it may
-    be negative for an approximate oracle. The oracle receives the upper confidence bounds plus
-    random perturbations below 1e-9, so that ties are broken at random. While some base arms have no
-    released outcome, the super arm with the most such base arms is played.
+    rounds t, where opt is the largest mean reward and r(S_t) is the mean reward of the played super
+    arm. The sum may be negative for an approximate oracle. The oracle receives the upper confidence
+    bounds plus random perturbations below 1e-9, so that ties are broken at random. While some base
+    arms have no released outcome, the super arm with the most such base arms is played.
     """
     if not isinstance(policy, Cucb):
         raise InvalidParameter("policy", policy, "must be a Cucb")
     if not worlds:
         raise InvalidParameter("worlds", worlds, "must contain at least one world")
     if any(world.of != policy.problem for world in worlds):
-        raise InvalidParameter("worlds", ABSENT, "every world must be of the policy's problem")
+        raise InvalidParameter("worlds", ABSENT, "each world must have the policy's problem")
     if len(coins) != len(worlds):
         raise InvalidParameter(
             "coins",

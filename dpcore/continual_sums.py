@@ -69,9 +69,12 @@ class ContinualSum(ABC):
     Each noisy value contains one draw of ``noise``, in multiples of ``unit`` (for
     ``SquareRootSum``, of ``unit``/``grid``).
 
-    Raises :class:`InvalidParameter` if ``horizon`` is not an integer from 1 to ``most``, if
-    ``noise`` is not a symmetric :class:`Noise`, if ``low`` >= ``high``, if a bound is not a
-    multiple of ``unit``, or if the relation is add-remove and 0 is not in [``low``, ``high``].
+    Raises :class:`InvalidParameter` if
+
+    - ``horizon`` is not an integer from 1 to ``most``;
+    - ``noise`` is not a symmetric :class:`Noise`;
+    - ``low`` >= ``high``, or one of them is not a multiple of ``unit``;
+    - the relation is add-remove and 0 is not in [``low``, ``high``].
     """
 
     name: ClassVar[str]
@@ -249,7 +252,8 @@ class RunningSum(OwnedState):
 
     def _keep(self, state: Any, item: object) -> None:
         if self._gone():
-            raise InvalidParameter("item", item, "needs a new stream: the process forked")
+            reason = "cannot be added: the process was forked; start a new stream"
+            raise InvalidParameter("item", item, reason)
         self._state = state
 
     def __repr__(self) -> str:
@@ -277,10 +281,10 @@ class TreeSum(_BlockSum):
     r"""Release the sum after each of ``horizon`` items, from noisy nodes of a binary tree.
 
     The sum of the first t items adds the blocks of the binary expansion of t, e.g. 7 = 4 + 2 + 1;
-    the noise of each block is drawn once. An item is in at most one block of each of the
-    floor(log2 T) + 1 levels, where T is the ``horizon``, and the first item is in a block of every
-    level, so ``moves`` contains a 1 for each level. The error after t items is the sum of one draw
-    for each 1 bit of t.
+    the noise of each block is drawn once. The tree has floor(log2 T) + 1 levels, where T is the
+    ``horizon``. An item is in at most one block of each level, and the first item is in a block of
+    every level. ``moves`` therefore contains a 1 for each level. The error after t items is the sum
+    of one draw for each 1 bit of t.
 
     >>> from dpcore import DiscreteLaplace
     >>> tree = TreeSum(horizon=1000, noise=DiscreteLaplace(scale=10))

@@ -284,7 +284,7 @@ class Noise(metaclass=LawType):
             if high < p:
                 return False
             if bits == _TELLING:
-                raise PrecisionExhausted(f"p could not be separated from F({k}) of {self!r}")
+                raise PrecisionExhausted(f"p could not be separated from P(X <= {k}) of {self!r}")
             bits *= 2
 
     def enclose_pmf(self, k: int, bits: int = 128) -> Enclosure:
@@ -316,8 +316,8 @@ class Noise(metaclass=LawType):
     ) -> int | Integers:
         r"""Draw values exactly from the law: a Python int, or an int64 array of shape ``size``.
 
-        Raises :class:`Unrepresentable`, before any draw, if the law could exceed int64, that is,
-        unless P(|X| >= 2^62) <= 2^-100 is certified; a single draw as a Python int is always exact.
+        A single draw is a Python int and may have any size. Raises :class:`Unrepresentable`, before
+        any draw, if an array is requested and P(|X| >= 2^62) <= 2^-100 cannot be certified.
         Raises :class:`InvalidParameter` if the size is negative or does not fit in memory.
         """
         if size is None:

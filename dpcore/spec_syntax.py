@@ -207,5 +207,5 @@ def parameter_meant(key: str, wanted: tuple[str, ...]) -> tuple[str, int]:
             return own, power
     near = get_close_matches(key, wanted, n=1)
     if not near:
-        raise InvalidParameter(key, wanted, "none of these parameters has this name")
+        raise InvalidParameter(key, wanted, f"none of these parameters is named {key!r}")
     return near[0], 1

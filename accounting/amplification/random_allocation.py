@@ -1,8 +1,7 @@
-r"""Random allocation: each unit takes part in uniformly random rounds of an epoch, independently.
+r"""Random allocation: each unit independently takes part in k of t rounds, chosen at random.
 
-The scheme is also known as balls and bins: a unit takes part in one of t rounds, or in k of them. A
-shuffled dataset is different: moving one example also moves others. Proofs:
-docs/proofs/subsampling.md.
+For k = 1 the scheme is also known as balls and bins. It differs from shuffling the dataset, where
+the place of one example depends on the places of the others. Proofs: docs/proofs/subsampling.md.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ class AllocatedSample(ByOrder, DescribedSample):
 
     @property
     def listed(self) -> bool:
-        r"""Whether two-sided bounds exist; this needs one pick, noise of usual size, few rounds."""
+        r"""Whether two-sided bounds exist: one pick, <= 10^5 rounds, sigma/D in [0.2, 2^20]."""
         fits = _NARROWEST <= self.density.deviation <= _WIDEST
         return fits and self.scheme.picks == 1 and self.scheme.rounds <= _MOST_LISTED
 
@@ -100,11 +99,15 @@ class AllocatedSample(ByOrder, DescribedSample):
         return DominatingPairs(above=laws(above=True), attained=laws(above=False), aligned=True)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Enclose delta with both discretisations, the best order and the unsampled release."""
+        r"""Enclose delta: the intersection of all known bounds (see :meth:`enclose_epsilon`)."""
         return self._narrowed("enclose_delta", epsilon, bits)
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Enclose epsilon with both discretisations, the best order and the unsampled release."""
+        r"""Enclose epsilon: the intersection of all known bounds.
+
+        They come from the unsampled release, from the best Renyi order and, if :attr:`listed`,
+        from the two discretisations.
+        """
         return self._narrowed("enclose_epsilon", delta, bits)
 
     def _narrowed(self, question: str, at: RationalLike, bits: int) -> Enclosure:

@@ -2,10 +2,11 @@ r"""Privacy amplification by shuffling: the curve of local reports in a random o
 
 A report on the value x has the law R_x(y) = b(y) r if y supports x, otherwise b(y), where r is the
 likelihood ratio and b is called the privacy blanket. So each report is drawn from the blanket with
-probability sum_y b(y), whatever the value. Removing the other users' reports that are not drawn
-from the blanket gives an upper bound (Balle, Bell, Gascon and Nissim 2019). If all other users have
-a third value, the lower bound is attained. Both bounds are mean positive parts of sums of n
-independent variables. Proofs: docs/proofs/local.md.
+probability sum_y b(y), whatever the value. Neighbours differ in the value of one of n users. The
+upper bound holds even if the adversary removes the other users' reports that are not drawn from the
+blanket (Balle, Bell, Gascon and Nissim 2019). The lower bound is the curve of neighbours where all
+other users have the same value, a third one if the mechanism has three. Both bounds are mean
+positive parts of sums of n independent variables. Proofs: docs/proofs/local.md.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 r"""Privacy amplification by subsampling: a release from a secret random sample.
 
-Let gamma be the probability that a unit is in the sample, (P, Q) the laws of a release with and
-without that unit in its sample, and delta the curve of this pair. The curve delta' of the sampled
+A unit is in the sample with probability gamma. P and Q are the laws of the release if its sample
+contains the unit and if not, and delta is the curve of this pair. The curve delta' of the sampled
 release satisfies
 
     delta'(log(1 + gamma (e^epsilon - 1))) = gamma delta(epsilon),  epsilon >= 0,
 
 for Poisson sampling if a unit is added or removed, and for samples of a fixed size if a unit is
-replaced: Balle, Barthe and Gaboardi (2018), Theorems 8 and 9. Other samples, and compositions, need
-pairs of laws (``directions``). Every round draws a new, secret sample, independently of earlier
-rounds; the unit is that of the scope. Proofs: docs/proofs/subsampling.md.
+replaced: Balle, Barthe and Gaboardi (2018), Theorems 8 and 9. For other schemes and for
+compositions the pair of output laws itself is needed (``directions``). Every round draws a new,
+secret sample, independently of earlier rounds. Proofs: docs/proofs/subsampling.md.
 """
 
 from __future__ import annotations
@@ -143,10 +143,10 @@ class SampledRelease(DescribedSample):
     @property
     @abstractmethod
     def directions(self) -> tuple[Tables, ...]:
-        r"""For each direction of the two datasets, the (probability, pair) of each kind of round.
+        r"""For each order of the two datasets, the (probability, pair) of each kind of round.
 
-        The datasets determine the direction, so it is the same in all rounds, and a composition
-        costs at most the maximum over the directions.
+        The order of the datasets is the same in all rounds, so a composition costs at most the
+        maximum over the two orders.
         """
 
     @property
@@ -241,7 +241,7 @@ class AmplifiedSample(SampledRelease):
 
     @property
     def default_bits(self) -> int:
-        r"""The default of the curve without sampling."""
+        r"""The default precision in bits, that of the curve without sampling."""
         return self.curve.default_bits
 
     def _finer(self, bits: int) -> int:
@@ -272,7 +272,8 @@ class PoissonSample(AmplifiedSample):
     def attained(self) -> bool:
         r"""Whether some neighbouring datasets attain these pairs in every round.
 
-        With several candidates or coordinates, one pair that dominates them all is sampled.
+        False for a :class:`RevealingPair`, or if the worst shift is not unique or changes several
+        coordinates: the pairs are then samples of one pair that dominates all shifts.
         """
         curve = self.curve
         if isinstance(curve, RealCurve):
@@ -283,7 +284,7 @@ class PoissonSample(AmplifiedSample):
         return False
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The pairs of each direction; candidates with one coordinate give lower bounds."""
+        r"""The pairs of each direction; shifts of a single coordinate give the lower bounds."""
         found = SampledRelease.dominating_pairs(self)
         if self.attained:
             return found
@@ -323,10 +324,9 @@ class FixedSizeSample(AmplifiedSample):
         return False
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The dominating pair for upper bounds, and the pairs of a Poisson sample for lower
-        bounds.
+        r"""The dominating pair for upper bounds; for lower bounds the pairs of a Poisson sample.
 
-        A query that is 0 except for one unit has the pairs of a Poisson sample.
+        A query to which only one unit contributes has the pairs of a Poisson sample.
         """
         poisson = replace(self.description, scheme=Poisson(rate=self.rate), relation=_ADDED)
         reached = PoissonSample(description=poisson).dominating_pairs().attained
@@ -369,10 +369,12 @@ class ReplacedSample(SampledRelease):
 class MixedSample(SampledRelease):
     r"""Gaussian noise with a random shift: j times the sensitivity with probability w_j.
 
-    The w_j are the weights of :class:`Shifts`, or binomial for a group that is added or removed,
-    whose units are in a Poisson sample independently. In the worst case all of them change the
-    query in the same direction, and this case is computed exactly. Raises :class:`InvalidParameter`
-    if the noise is outside the range of floats, or if a group has more than 64 units.
+    The w_j are either the weights of :class:`Shifts`, or the probabilities that j units of an added
+    or removed group are in a Poisson sample. In the worst case all units of the group change the
+    query in the same direction; the curve is exact for this case.
+
+    Raises :class:`InvalidParameter` if the noise is outside the range of floats, or if the group
+    has more than 64 units.
     """
 
     @property
@@ -482,8 +484,9 @@ class TruncatedSample(SampledRelease):
         r"""The (probability, rate, factor) of each kind of round.
 
         The unit is in the batch with probability ``rate`` and changes the sum by up to ``factor``
-        times the sensitivity. The other units do not fill the batch, or do, or either: the last
-        kind is worse than both others, and its probability is the width of :attr:`filled`.
+        times the sensitivity. In the first kind the other units do not fill the batch, in the
+        second they do. The third kind is worse than both, and covers the uncertainty about their
+        probabilities, which is the width of :attr:`filled`.
         """
         filled, rate = self.filled, self.rate
         found = (

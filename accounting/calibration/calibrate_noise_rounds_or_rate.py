@@ -1,12 +1,16 @@
 r"""Calibration: the least noise, the most rounds or the largest sampling rate for a guarantee.
 
 One parameter of a plan is unknown. Floats propose its value, and certified bounds prove that the
-guarantee holds at the returned value; the next riskier value is evaluated too. If the guarantee is
-proven to fail there (:attr:`Edge.proven`; impossible if only an upper bound is known), it fails at
-every riskier value. This holds for rounds, for rates, and for noise that grows by adding
-independent noise: Skellam, Poisson and binomial in the variance, and Polya laws, their differences
-and discrete Laplace in the scale. For the discrete Gaussian and its sums only these two values are
-certified. Proofs: docs/proofs/composition.md.
+guarantee holds at the returned value. The next riskier value is evaluated too: :attr:`Edge.proven`
+states whether the guarantee is proven to fail there, which needs a lower bound. It then fails at
+every riskier value, if the parameter is
+
+- the number of rounds or the sampling rate,
+- the variance of Skellam, Poisson or binomial noise,
+- the scale of discrete Laplace noise, of a Polya law or of a Polya difference.
+
+For the discrete Gaussian and its sums only the two evaluated values are certified. Proofs:
+docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -91,7 +95,7 @@ def read_noise_family(text: str) -> NoiseFamily:
         raise InvalidParameter("noise", text, "must be the name of a law, e.g. discrete-gaussian")
     law, rest = split_name(text)
     if law in LAWS and law not in _FREE:
-        raise InvalidParameter("noise", text, "has no scale to calibrate: its parameter is epsilon")
+        raise InvalidParameter("noise", text, "has no scale to calibrate: set its epsilon instead")
     if law not in _FREE:
         near = law_meant(law)
         hint = "" if near is None else f"; did you mean {near}?"
@@ -410,8 +414,8 @@ def _guess(plan: _Plan, power: int, epsilon: Fraction, delta: Fraction) -> float
     rate = Fraction(getattr(plan.release.scheme, "rate", 1))
     squared = max(moved * plan.rounds * (rate * plan.release.group) ** 2, Fraction(1, 16))
     if delta == 0:
-        return math.log(plan.rounds) + math.log(squared) / 2 - log(epsilon)
-    wanted = math.log(squared) - 2 * log_mu(float(epsilon), log(delta))
+        return math.log(plan.rounds) + log(squared) / 2 - log(epsilon)
+    wanted = log(squared) - 2 * log_mu(float(epsilon), log(delta))
     variance = cast("Noise | RealNoise", plan.release.noise).variance
     there = log(variance if isinstance(variance, Fraction) else variance.upper)
     there += log(plan.honest_fraction)

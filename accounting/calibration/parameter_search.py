@@ -42,9 +42,9 @@ class Unknown:
 
     The effective variance grows like the power ``power`` of the value, so the guarantee holds for
     large values if ``power`` > 0 (noise), and for small values if ``power`` < 0 (rounds, rates).
-    Values lie in [``least``, ``most``] and are multiples of ``unit``, or reals of ``digits`` digits
-    with a relative ``step`` if ``unit`` is 0. ``closed`` means that no value exists beyond the
-    range on the side where the guarantee fails.
+    Values lie in [``least``, ``most``]. They are multiples of ``unit``; if ``unit`` is 0, they are
+    decimals with ``digits`` significant digits, and adjacent values differ by the relative
+    ``step``. ``closed`` means that the riskiest end of the range is the last possible value.
     """
 
     name: str
@@ -254,7 +254,9 @@ def _refuse_hopeless(unknown: Unknown, value: Fraction, found: Bound, limit: Fra
         raise NotDerived(wanted, f"{float(value):g}, the safest value, {words}; {more}")
     if found.upper <= limit and value == unknown.riskiest and not unknown.closed:
         raise NotDerived(
-            wanted, f"{float(value):g}, the riskiest value, already satisfies it with a margin"
+            wanted,
+            f"even {float(value):g}, the riskiest value of the search, satisfies it: use a smaller "
+            "epsilon or delta",
         )
 
 
@@ -283,7 +285,10 @@ def _next(
 
 
 def log_delta(mu: float, epsilon: float) -> float:
-    r"""The log of delta(epsilon) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)."""
+    r"""The log of the delta of mu-Gaussian DP at ``epsilon``.
+
+    That delta is Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu).
+    """
     place = epsilon / mu
     first = _log_cdf(mu / 2 - place)
     if mu > _SHORT:
@@ -302,7 +307,7 @@ def _log_cdf(x: float) -> float:
 
 
 def log_mu(epsilon: float, logarithm: float) -> float:
-    r"""The log mu at which log delta(``epsilon``) is ``logarithm``; more noise has a smaller mu."""
+    r"""The log of the mu at which :func:`log_delta` is ``logarithm``; more noise, smaller mu."""
     low, high = -_FARTHEST, _FARTHEST
     for _ in range(_HALVINGS):
         middle = (low + high) / 2

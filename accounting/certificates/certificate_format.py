@@ -91,9 +91,9 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    r"""A well-formed certificate; ``complaints`` are the (location, error) of invalid contents.
+    r"""A well-formed certificate; ``complaints`` lists a pair (location, error) per invalid value.
 
-    ``plan`` is its evidence for the kernel, or None.
+    ``plan`` is the evidence for the kernel, or None.
     """
 
     parts: tuple[Part, ...]
@@ -141,7 +141,7 @@ def _printable(key: str) -> str:
 
 
 def _refused(text: str) -> Any:
-    raise Malformed("certificate", f"{text[:40]} must be an integer, or a string")
+    raise Malformed("certificate", f"{text[:40]} must be an integer, or a quoted number")
 
 
 def _short(text: str) -> int:
@@ -155,11 +155,11 @@ def rational(where: str, value: object) -> Fraction:
     text = text_of(where, value)
     if _RATIONAL.fullmatch(text) and str(exact := Fraction(text)) == text:
         return exact
-    raise Malformed(where, "must be a rational >= 0 in lowest terms")
+    raise Malformed(where, "must be a rational >= 0 in lowest terms, e.g. 3 or 1/8")
 
 
 def text_of(where: str, value: object) -> str:
-    r"""Return ``value`` if it is ASCII text of 1 to 2000 characters; otherwise raise an error."""
+    r"""Return ``value``, or raise :class:`Malformed` unless it is 1 to 2000 ASCII characters."""
     if not isinstance(value, str) or not 0 < len(value) <= _MOST_LETTERS or not value.isascii():
         raise Malformed(where, f"must be ASCII text of 1 to {_MOST_LETTERS} characters")
     return value
@@ -247,7 +247,7 @@ def _plan(where: str, value: object) -> Plan:
     digits = whole(f"{where}.digits", item["digits"], 8, MOST_DECIMALS)
     slots = whole(f"{where}.slots", item["slots"], 64, _MOST_SLOTS)
     if digits * slots > _MOST_PLACES:
-        raise Malformed(where, f"must have digits x slots <= {_MOST_PLACES}")
+        raise Malformed(where, f"must satisfy digits * slots <= {_MOST_PLACES}")
     return Plan(step, digits, slots, whole(f"{where}.cut", item["cut"], 0, 10**20))
 
 
@@ -384,9 +384,9 @@ def _claim(where: str, item: Mapping[str, Any], *, wide: bool) -> Claim:
     lower, upper = (_decimal(f"{where}.{end}", item[end], digits) for end in ("lower", "upper"))
     unit = Fraction(1, 10**digits)
     if wide and upper < lower:
-        raise Malformed(where, "upper must be at least lower")
+        raise Malformed(where, "must satisfy upper >= lower")
     if not wide and upper - lower not in (0, unit):
-        raise Malformed(where, "upper must equal lower, or lower plus one unit of the last digit")
+        raise Malformed(where, "upper must be lower, or lower plus one unit of the last digit")
     return Claim(quantity=quantity, at=at, lower=lower, upper=upper, unit=unit)
 
 

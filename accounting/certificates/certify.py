@@ -1,8 +1,8 @@
 r"""Write certificates: mechanisms and their guarantees, as text that can be verified independently.
 
-:func:`certify` derives the claims with the certified engines, writes each claim as two decimals
-that are one unit apart and contain the true value with a margin, and checks the certificate with
-``verify`` before returning it. The format is described in docs/certificates.md.
+:func:`certify` derives the claims with the certified engines. Each claim is written as two decimals
+that are one unit of the last digit apart and enclose the true value with a margin. The certificate
+is checked with ``verify`` before it is returned. The format is described in docs/certificates.md.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _CLOSE: Final = Fraction(1, 10**6)
 
 
 class Disagreement(DpcoreError):
-    r"""Raised if ``verify`` contradicts a number of the engine; no certificate is written."""
+    r"""``verify`` contradicts a bound that the engine computed; no certificate is written."""
 
 
 Subject: TypeAlias = Guarantee | Mechanism | ContinualSum | Sequence[Release]

@@ -204,7 +204,7 @@ class _Atoms:
         return self.count * float(logsumexp(c * self.losses, b=self.masses))
 
     def near(self, c: float) -> tuple[_Floats, _Floats]:
-        r"""The atoms that contribute to the moment at c: their shares of it, and their losses."""
+        r"""The shares and the losses of the atoms that contribute to E[e^(cL)]."""
         powers = c * self.losses
         shares = self.masses * np.exp(powers - float(logsumexp(powers, b=self.masses)))
         kept = shares > _NONE / len(shares)

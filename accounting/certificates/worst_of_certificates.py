@@ -43,11 +43,10 @@ class WorstPart:
     r"""One part: its releases, an epsilon for each delta, and a certificate if it has one.
 
     ``scope`` and ``inner`` are the scope and the parts that the certificate must contain.
-    ``claims`` maps each delta to its epsilon. ``unchecked`` is the reason if there is no
-    certificate. ``reason`` is the reason for a claim that is stated rather than derived, otherwise
-    empty; ``assumption`` is the sentence that the certificate must contain in this case. For a
-    ``shuffle`` with ``honest`` users the certificate states an epsilon, which the protocol engine
-    recomputes.
+    ``claims`` maps each delta to its epsilon. ``unchecked`` says why there is no certificate. If
+    the epsilon is stated rather than derived, ``reason`` says why, and ``assumption`` is the
+    sentence that the certificate must contain; otherwise both are empty. For a ``shuffle`` with
+    ``honest`` users the certificate states an epsilon, which the protocol engine recomputes.
     """
 
     scope: Mapping[str, str]
@@ -83,14 +82,17 @@ def stated_parts(parts: Sequence[WorstPart]) -> Iterator[Finding]:
 def worst_of(
     claims: Mapping[str, Fraction], parts: Sequence[WorstPart], allowance: Allowance
 ) -> Iterator[Finding]:
-    r"""Check that each epsilon is at least that of every part; yield findings for all parts."""
+    r"""Check each epsilon in ``claims`` against the epsilon of every part; yield all findings.
+
+    ``claims`` maps a delta to an epsilon, which must be at least that of every part.
+    """
     for i, (delta, epsilon) in enumerate(claims.items()):
         where = f"claims[{i}] (epsilon)"
         if epsilon < max(part.claims[delta] for part in parts):
             yield misfit(where, "is less than the epsilon of a part")
         else:
             stated = f"epsilon <= {decimal_of(epsilon)} at delta {delta}"
-            reason = f"{stated}: not below any of the {len(parts)} parts"
+            reason = f"{stated}: at least the epsilon of every part"
             yield Finding(where=where, status=Status.HOLDS, reason=reason, basis=TEXT)
     for i, part in enumerate(parts):
         yield from _of_part(f"parts[{i}]", part, allowance)
@@ -158,7 +160,8 @@ def _of_shuffle(where: str, part: WorstPart, shuffle: PureShuffle) -> Iterator[F
     scale = shuffle.share.scale
     if shuffle.width > _MOST_BITS or not shuffle.reach / _FARTHEST <= scale <= _MOST_BITS:
         reason = (
-            f"has {shuffle.width} message bits (limit {_MOST_BITS}), or its scale is out of range"
+            f"needs at most {_MOST_BITS} message bits (it has {shuffle.width}), and a scale in "
+            f"[reach/{_FARTHEST}, {_MOST_BITS}]"
         )
         yield Finding(where=where, status=Status.UNCHECKED, reason=reason)
         return

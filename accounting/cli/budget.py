@@ -130,7 +130,7 @@ def delta_command(
 def curve(
     releases: Releases,
     *,
-    least: str = option("DELTA", "The smallest delta drawn.", "--least-delta", default="1e-12"),
+    least: str = option("DELTA", "The smallest delta.", "--least-delta", default="1e-12"),
     points: str = option("N", "The number of points of the curve.", default="61"),
     relative: Relative = "1e-6",
     plot: Path | None = option("FILE", "Draw the curve to a file: .svg, .png or .pdf."),
@@ -250,7 +250,7 @@ class CalibrationOptions:
     epsilon: str = option("EPSILON", "The target epsilon, e.g. 2.", default=...)
     delta: Delta = "0"
     sensitivity: str = option("D", "The largest change that one person can cause.", default="1")
-    rounds: str = option("K", "The number of releases, or 'most' for the largest.", default="1")
+    rounds: str = option("K", "The number of releases, or 'most' to find the largest.", default="1")
     poisson: str = option(
         "RATE",
         "The sampling probability of a person in a round, e.g. 1/60, or 'most' for the largest.",
@@ -272,7 +272,7 @@ class CalibrationOptions:
         "B", "The expected size of a Poisson batch; with --examples it replaces --poisson."
     )
     examples: str | None = option("N", "The size of the training data, with --batch-size.")
-    epochs: str | None = option("E", "With --batch-size: the number of epochs, not --rounds.")
+    epochs: str | None = option("E", "With --batch-size: the epochs, instead of --rounds.")
 
 
 def _of_training(wanted: CalibrationOptions) -> CalibrationOptions:
@@ -366,9 +366,9 @@ def _most(wanted: CalibrationOptions) -> _Answer:
 
     of_rate = wanted.poisson == _MOST
     if of_rate and wanted.rounds == _MOST:
-        raise InvalidParameter("--poisson", _MOST, "must be a rate if --rounds is 'most'")
+        raise InvalidParameter("--poisson", _MOST, "must be a rate, since --rounds is 'most' too")
     if share("--honest", wanted.honest) != 1:
-        reason = "must be 100% here: state the noise that the honest users add"
+        reason = "must be 100% when solving for rounds or rate: give the honest users' noise"
         raise InvalidParameter("--honest", wanted.honest, reason)
     at, limit = rational("--epsilon", wanted.epsilon), rational("--delta", wanted.delta)
     _scheme(wanted)

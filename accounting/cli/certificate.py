@@ -3,8 +3,8 @@ r"""``dpcore certify`` and ``dpcore verify``: write a privacy certificate, and c
 Another package registers a reader of its certificates in the entry-point group
 ``dpcore.certificates``, as ``schema = "module:function"``. The function takes the text, returns a
 ``Verdict`` and never raises. So ``dpcore verify`` checks the certificates of other packages without
-importing these packages directly. The schema of accounting cannot be replaced, and two readers of
-one schema are an error.
+importing these packages directly. The schema of accounting cannot be replaced, and each schema must
+have at most one reader.
 """
 
 from __future__ import annotations

@@ -76,8 +76,8 @@ class ReleaseOptions:
         "K", "Count at most K rows of each user, chosen uniformly.", default="1"
     )
     relation: Relation | None = relation_option("the relation of the ledger, or add-remove")
-    epsilon: str | None = option("EPSILON", "The cost of the release: a pure epsilon, e.g. 1/2.")
-    rho: str | None = option("RHO", "Instead of --epsilon: zero-concentrated DP, e.g. 0.01.")
+    epsilon: str | None = option("EPSILON", "The epsilon of the release; pure DP without --delta.")
+    rho: str | None = option("RHO", "Instead of --epsilon: the rho of zCDP, e.g. 0.01.")
     delta: str = option("DELTA", "With --epsilon: the delta of the guarantee.", default="0")
     ledger: str | None = option("URL", "The ledger to charge, e.g. year.db.", "--ledger", "--db")
     batch: str | None = option("NAME", "With --ledger: the name of the release.")

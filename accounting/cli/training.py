@@ -355,7 +355,7 @@ def check(
         "- is standard input.",
         default=...,
     ),
-    delta: str = option("DELTA", "The delta of both epsilons.", default=...),
+    delta: str = option("DELTA", "The delta at which both epsilons are compared.", default=...),
     says: str = option("EPSILON", "The epsilon that another tool reports.", default=...),
     relation: Relation | None = relation_option("add-remove, or the relation in the file"),
     as_json: AsJson = False,
@@ -389,7 +389,7 @@ def check(
     if relation is not None and relation is not own:
         raise InvalidParameter("--relation", relation.value, f"must be {own.value}, as in the file")
     if "truncate" in (run.get("derived") or ()):
-        reason = "is a run with truncated batches: its parts lack the cost of truncation"
+        reason = "must be a run without truncation: its parts lack the cost of truncation"
         raise InvalidParameter("--event", str(event), reason)
     with named("delta"):
         found = total.epsilon(at)
@@ -404,7 +404,8 @@ def check(
     if found.upper <= claimed:
         verdict, code, gap = "an upper bound, proven", ANSWER, claimed - Fraction(found.upper)
     elif found.lower is not None and found.lower > claimed:
-        verdict, code, gap = "below the truth", NEGATIVE_ANSWER, found.lower - claimed
+        verdict, code = "below the truth", NEGATIVE_ANSWER
+        gap = math.inf if found.lower == math.inf else Fraction(found.lower) - claimed
     by = None if gap is None else down(gap, _DIGITS)
     distance = "" if by is None else f", by at least {by}"
     distance = ", which is infinite" if gap == math.inf else distance

@@ -3,9 +3,8 @@ r"""Compose guarantees: the total privacy loss of many releases.
 Lists of exact curves and of (epsilon, delta) claims compose through their privacy losses, enclosed
 from both sides; a claim in Renyi terms composes order by order and gives an upper bound. Rounds
 with fixed dominating pairs may be run at times that depend on released outputs. If the guarantees
-themselves depend on earlier outputs, use a filter
-(:mod:`accounting.privacy_filters`) or a ledger. Proofs:
-docs/proofs/composition.md.
+themselves depend on earlier outputs, use a filter (:mod:`accounting.privacy_filters`) or a ledger.
+Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -21,7 +20,13 @@ from accounting.amplification.subsampling import DescribedSample
 from accounting.derive_guarantee import Derivable, guarantee
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
-from accounting.guarantees.guarantee import Guarantee, order_above_one, probability, width
+from accounting.guarantees.guarantee import (
+    Guarantee,
+    check_width,
+    order_above_one,
+    probability,
+    width,
+)
 from accounting.guarantees.renyi_to_epsilon import (
     approx_from_renyi,
     delta_from_renyi,
@@ -160,7 +165,7 @@ class Composition(Guarantee):
         return total if len(found) == 1 else replace(total, lower=None)
 
     def to_json(self) -> list[dict[str, Any]] | dict[str, Any]:
-        r"""The parts and rounds as JSON; :meth:`record` if these do not determine ``self``."""
+        r"""The parts and rounds as JSON, or :meth:`record` if these do not determine the result."""
         found = self.record()
         parts: list[dict[str, Any]] = found["parts"]
         alone = all(source.scope == self.scope for source, _ in self.parts)
@@ -375,6 +380,7 @@ def renyi_of(source: Guarantee, order: Fraction, relative: RationalLike | None =
     r"""The Renyi divergence of one round: exact for a Pure claim, whose worst pair attains it."""
     if not isinstance(source, Pure) or isinstance(source, BoundedRange):
         return source.renyi(order, relative)
+    check_width(relative)
     found = randomised_response_renyi(source.stated_epsilon, order)
     bound = Bound.of(found, "exact", "randomised response dominates")
     return bound if source.attained else replace(bound, lower=None)

@@ -91,8 +91,8 @@ def routes(total: Guarantee, delta: RationalLike) -> tuple[Route, ...]:
     - ``renyi``: exact Renyi divergences, order by order;
     - ``paper``: published bounds on the Renyi divergences;
     - ``zcdp``: the zCDP parameter rho;
-    - ``optimal`` and ``advanced``: the (epsilon, delta) of a round, for the best split of delta
-      that was tried;
+    - ``optimal`` and ``advanced``: these theorems for the (epsilon, delta) of a round, for the best
+      tried split of delta between the rounds and the slack;
     - ``basic``: the sum of the epsilons.
 
     A theorem that does not apply has a reason instead of a bound.

@@ -1,7 +1,7 @@
 r"""The common interface of all guarantees, for one release or many, derived or stated.
 
-Every method returns a :class:`Bound`, or raises :class:`NotDerived` with an alternative if no
-theorem gives one. Proofs: docs/proofs/composition.md.
+Every method returns a :class:`Bound`. If no theorem gives a bound, it raises :class:`NotDerived`
+and names an alternative. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ class Guarantee(ABC):
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The Renyi divergence D_alpha between neighbours, alpha = ``order`` > 1."""
-        del relative
+        check_width(relative)
         at = order_above_one(order)
         raise NotDerived(f"the Renyi divergence of order {at} of {self!r}", _NONE)
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
         r"""The zCDP parameter rho: the supremum of D_alpha/alpha over all orders alpha > 1."""
-        del relative
+        check_width(relative)
         raise NotDerived(f"the zCDP parameter of {self!r}", _NONE)
 
     def pure(self, relative: RationalLike | None = None) -> Bound:
@@ -104,7 +104,8 @@ class Guarantee(ABC):
     ) -> Axes:
         r"""Plot epsilon for ``points`` deltas from 1/2 down to ``least_delta``, with both bounds.
 
-        ``ax`` is the matplotlib Axes to draw on, by default that of a new figure; it is returned.
+        The plot is drawn on the matplotlib Axes ``ax``, by default on a new figure. Returns these
+        Axes.
 
         Raises :class:`InvalidParameter` if matplotlib is missing, or if no epsilon is finite.
         """
@@ -161,7 +162,7 @@ def _best_line(delta: Callable[[Fraction], Fraction], alpha: Fraction) -> Fracti
 
 
 def golden(value: Callable[[float], End], low: float, high: float, steps: int) -> End:
-    r"""The least value found in [low, high] by a golden-section search of ``steps`` steps."""
+    r"""The least ``value(x)`` that a golden-section search finds for x in [``low``, ``high``]."""
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_left, at_right = value(left), value(right)
     best = min(at_left, at_right)
@@ -192,6 +193,11 @@ def order_above_one(order: RationalLike) -> Fraction:
     if exact <= 1:
         raise InvalidParameter("order", order, "must be > 1")
     return exact
+
+
+def check_width(relative: RationalLike | None) -> None:
+    r"""Refuse an invalid relative width where a formula gives the value, whatever the width."""
+    width(relative, Fraction(1, 2))
 
 
 def width(relative: RationalLike | None, default: Fraction) -> Fraction:

@@ -44,7 +44,8 @@ _THEOREM: Final = "least over orders of Canonne, Kamath and Steinke 2020, Propos
 def approx_from_renyi(renyi: Renyi, delta: RationalLike) -> Bound:
     r"""An upper bound on epsilon at ``delta``, minimised over real orders.
 
-    The bound is infinite at delta = 0, where Renyi divergences imply no finite epsilon.
+    ``renyi(order)`` is an upper bound on D_order. The result is infinite at delta = 0, where Renyi
+    divergences imply no finite epsilon.
     """
     target = probability("delta", delta)
     if target == 0:

@@ -15,7 +15,13 @@ from typing import Any, ClassVar, Final, TypeAlias, cast
 
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
-from accounting.guarantees.guarantee import Guarantee, line_error, order_above_one, probability
+from accounting.guarantees.guarantee import (
+    Guarantee,
+    check_width,
+    line_error,
+    order_above_one,
+    probability,
+)
 from accounting.guarantees.renyi_to_epsilon import (
     approx_from_renyi,
     bounded_range_delta,
@@ -80,12 +86,12 @@ class _Stated(Guarantee):
         r"""The least delta that the claim implies at ``epsilon``, rounded up."""
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
-        del relative  # the value is a formula
+        check_width(relative)
         at = probability("delta", delta)
         return self._upper(self._epsilon(at), f"an epsilon from {self!r} at delta = {at}")
 
     def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
-        del relative
+        check_width(relative)
         at = at_least_zero("epsilon", epsilon)
         found = self._upper(self._delta(at), f"a delta from {self!r} at epsilon = {at}")
         return replace(found, upper=min(found.upper, Fraction(1)))
@@ -144,7 +150,7 @@ class _Response(_Stated):
 
     def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The least type II error at type I error ``alpha`` under this (epsilon, delta)."""
-        del relative
+        check_width(relative)
         at = probability("alpha", alpha)
         least = line_error(*self._point, at)
         return Bound(
@@ -175,21 +181,21 @@ class Pure(_Response):
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The Renyi divergence of randomised response, rounded up."""
-        del relative
+        check_width(relative)
         at = order_above_one(order)
         found = rounded_up(randomised_response_renyi(self.stated_epsilon, at).upper)
         return self._upper(found, f"a Renyi bound of order {at} from {self!r}")
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
         r"""The implied zCDP parameter min(epsilon^2/2, epsilon)."""
-        del relative
+        check_width(relative)
         epsilon = self.stated_epsilon
         rho = min(epsilon**2 / 2, epsilon)
         return Bound(upper=rho, method=self.word, theorem="Bun and Steinke 2016, Proposition 1.4")
 
 
 class PureBound(Pure):
-    r"""An epsilon proven for a known mechanism, so compositions have only upper bounds.
+    r"""A proven epsilon that the mechanism may not attain: compositions have only upper bounds.
 
     >>> from accounting import compose
     >>> compose((PureBound(1), 3)).epsilon("1e-6")
@@ -203,11 +209,11 @@ class PureBound(Pure):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BoundedRange(PureBound):
-    r"""Adaptive selections of bounded range: the losses of each span at most epsilon/choices.
+    r"""Adaptive selections of bounded range, such as the exponential mechanism.
 
-    The exponential mechanism is such a selection (Durfee and Rogers 2019). All ``choices``
-    selections together satisfy epsilon-DP and rho-zCDP with rho = epsilon^2/(8 choices) (Cesar and
-    Rogers 2021, Lemma 3.2).
+    The privacy losses of each selection lie in an interval of length at most epsilon/choices
+    (Durfee and Rogers 2019). All ``choices`` selections together satisfy epsilon-DP and rho-zCDP
+    with rho = epsilon^2/(8 choices) (Cesar and Rogers 2021, Lemma 3.2).
 
     >>> BoundedRange(1, 2).zcdp()
     Bound(at most 0.0625, 'bounded-range')
@@ -282,13 +288,13 @@ class ZCdp(_Stated):
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The bound rho alpha on D_alpha, by definition."""
-        del relative
+        check_width(relative)
         at = order_above_one(order)
         return Bound(upper=self.rho * at, method=self.word, theorem="the definition")
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
         r"""The stated rho."""
-        del relative
+        check_width(relative)
         return Bound(upper=self.rho, method=self.word, theorem="the definition")
 
 
@@ -316,7 +322,7 @@ class Approx(_Response):
 
 
 class ApproxBound(Approx):
-    r"""An (epsilon, delta) proven for a known mechanism, so compositions have only upper bounds."""
+    r"""A proven (epsilon, delta) that may not be attained: compositions have only upper bounds."""
 
     __slots__ = ()
 
@@ -379,7 +385,7 @@ class Rdp(_Stated):
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The bound at ``order``; between stated orders, from a chord of (alpha - 1) D_alpha."""
-        del relative
+        check_width(relative)
         found = _between(points_of(self), order_above_one(order))
         theorem = "as stated; between the stated orders, by convexity"
         return Bound(upper=found, method=self.word, theorem=theorem)

@@ -190,12 +190,16 @@ def from_dp_event(event: Any, scope: Scope = _ADD_REMOVE) -> Composition:
 
     ``event`` is an event of the library, or the result of :func:`event_from_json`, which does not
     need the library. An event has no relation, so ``scope`` states it. The bounds in an event are
-    for one record, so replacing a record changes a sum by twice as much. Discrete Laplace events
-    become exact curves, sampled events become amplified curves, and randomised response becomes the
-    curve of a local report. Gaussian and Laplace events become curves of ideal real-valued noise;
-    ideal sampling is an assumption. The dataset size of a truncated sample is the size of the
-    larger dataset. A ``ZCDpEvent`` is assumed as stated. ``assumptions`` of the composition lists
-    all assumptions.
+    for one record, so replacing a record changes a sum by twice as much.
+
+    - A discrete Laplace event becomes an exact curve.
+    - A Gaussian or Laplace event becomes the curve of real-valued noise, assuming ideal sampling.
+    - A sampled event becomes an amplified curve. The dataset size of a truncated sample is the size
+      of the larger dataset.
+    - Randomised response becomes the curve of a local report.
+    - A ``ZCDpEvent`` becomes an :class:`Assumed` claim.
+
+    ``assumptions`` of the composition lists all assumptions.
     """
     one = InScope().read("scope", scope)
     return _read(event_of(event), one)

@@ -1,10 +1,10 @@
-r"""Convert guarantees to events and PLDs of dp-accounting; and a certified accountant.
+r"""Convert guarantees to events and PLDs of dp-accounting, and provide a certified accountant.
 
-The library is an extra (``pip install dpcore[interop]``) and is imported at first use. The library
-computes in floats: exported values are rounded to the safe side, but the library's rounding errors
-are not bounded. Imported events are statements by the caller. An event of integer noise gives an
-exact curve. For real-valued noise, exact sampling is an assumption. Every claim is an assumption,
-with the event as the reason. Proofs: docs/proofs/composition.md.
+The library is an extra (``pip install dpcore[interop]``) and is imported at first use. It computes
+in floats: exported values are rounded to the safe side, but the library's rounding errors are not
+bounded. The accountant relies on the events that its caller states. An event of integer noise
+becomes an exact curve; for real-valued noise, exact sampling is an assumption. An event that states
+a guarantee becomes an :class:`Assumed` claim. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -75,13 +75,18 @@ def assumes(source: Guarantee) -> bool:
 def to_dp_event(source: Guarantee) -> Any:
     r"""An event of dp-accounting whose guarantee is implied by ``source``.
 
-    Discrete Laplace noise on one number, or with an l1 sensitivity, becomes a
-    ``DiscreteLaplaceDpEvent``, to be read under ADD_OR_REMOVE_ONE; so does Pure(e), with parameter
-    e and sensitivity 1. Any other integer noise becomes a ``ZCDpEvent`` with its zCDP parameter:
-    version 0.6 has no event for discrete Gaussian, Skellam or Polya noise (:func:`to_pld` keeps
-    their whole curve). Sampling of discrete Laplace noise, truncated batches whose rate is a float,
-    and compositions keep their structure. A randomised response event is never created: the PLD
-    accountant of version 0.6 charges many rounds of such an event as one round.
+    - Discrete Laplace noise on one number, or with an l1 sensitivity, becomes a
+      ``DiscreteLaplaceDpEvent``, which the library must evaluate under ADD_OR_REMOVE_ONE.
+    - Pure(e), or a local report with largest loss e, becomes the same event with parameter e and
+      sensitivity 1.
+    - Other integer noise becomes a ``ZCDpEvent`` with its zCDP parameter, since version 0.6 has no
+      event for it; :func:`to_pld` keeps the whole curve.
+    - Real-valued noise becomes a ``GaussianDpEvent`` or a ``LaplaceDpEvent``.
+    - Compositions, samples of discrete Laplace or real-valued noise, and truncated batches whose
+      rate is a float become events of the same structure.
+
+    A randomised response event is never created: the PLD accountant of version 0.6 charges many
+    rounds of such an event as one round.
     """
     dp = library("dp_accounting.dp_event")
     if assumes(source):
@@ -224,7 +229,7 @@ def _round(kind: Any, source: Guarantee, step: float) -> Any:
         listed = [_nodes_of(law, step) for law, _ in laws]
         counts = {count for _, count in laws}
         if len(counts) > 1 or len(listed) > 2:
-            reason = "the laws of its two directions do not correspond"
+            reason = "a PLD holds at most two directions, with equal numbers of rounds"
             raise NotDerived(f"a dp-accounting PLD of {source!r}", reason)
         other: dict[str, Any] = {}
         if len(listed) > 1:

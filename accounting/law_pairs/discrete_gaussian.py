@@ -1,13 +1,13 @@
 r"""The pairs of discrete Gaussian noise, and of sums of n discrete Gaussians, with their shifts.
 
-For v = sigma^2, the loss of x under the shift d is d (2x + d)/2v. D_alpha = d^2/2v +
-log E[e^((alpha-1) d X/v)]/(alpha-1) is at most alpha d^2/2v, and equal if (alpha-1) d is an
-integer.
+For one variable X and v = sigma^2, the value x has the loss d (2x + d)/2v under the shift d.
+D_alpha = d^2/2v + log E[e^((alpha-1) d X/v)]/(alpha-1) is at most alpha d^2/2v, with equality if
+(alpha-1) d is an integer.
 
-With V = n sigma^2 the law of a sum is p(m) = e^(-m^2/2V) phi(m), where phi is positive and has
-period n: phi(m) is the sum of e^(-|x - m/n|^2/2 sigma^2) over the vectors x of n integers with sum
-m, divided by Z^n, where Z = sum_k e^(-k^2/2 sigma^2). So the loss is d(2m + d)/2V + log
-phi(m)/phi(m+d), which is exactly the first term if n divides d, and
+For the sum of n variables let V = n sigma^2 and Z = sum_k e^(-k^2/2 sigma^2). The sum has the law
+p(m) = e^(-m^2/2V) phi(m), where phi is positive and has period n: Z^n phi(m) is the sum of
+e^(-|x - m/n|^2/2 sigma^2) over the vectors x of n integers with sum m. So the loss of m is
+d(2m + d)/2V + log phi(m)/phi(m+d), whose second term is 0 if n divides d, and
 
     D_alpha = alpha d^2/2V + log(sum_m phi(m)^alpha phi(m+d)^(1-alpha) e^(-(m-kd)^2/2V))/k
 
@@ -89,7 +89,7 @@ class _Gaussian(ShiftedPair):
         return (self.near(epsilon),) * 2
 
     def start(self, delta: Fraction) -> Fraction:
-        r"""The point rho + 2 sqrt(rho log(1/delta)), which exceeds epsilon(delta) by about 10%."""
+        r"""The value rho + 2 sqrt(rho log(1/delta)), about 10% above epsilon(delta)."""
         rho = ball(self._limit)
         return middle(rho + 2 * (rho * abs(ball(delta).log()).upper()).sqrt())
 

@@ -1,10 +1,12 @@
 r"""Discrete Laplace noise and its shifts, in closed form.
 
-With scale s, beta = e^(-1/s), C = (1-beta)/(1+beta) and a shift d, the loss of x is (|x+d| - |x|)/s
-and
-D_alpha = d/s + log((1 + beta^((2alpha-1)d))/(1+beta) + C (g - g^d)/(1-g))/(alpha-1) with
-g = beta^(2alpha-1). D_alpha/alpha decreases in alpha, so the zCDP parameter is the limit at alpha =
-1, the Kullback-Leibler divergence. Proofs: docs/proofs/curve.md.
+For the scale s and the shift d let beta = e^(-1/s), C = (1-beta)/(1+beta) and g = beta^(2alpha-1).
+The loss of x is (|x+d| - |x|)/s, and
+
+    D_alpha = d/s + log((1 + beta^((2alpha-1)d))/(1+beta) + C (g - g^d)/(1-g))/(alpha-1).
+
+D_alpha/alpha decreases in alpha, so the zCDP parameter is the limit at alpha = 1, the
+Kullback-Leibler divergence. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class OneSidedPair(ShiftedPair):
 
     @abstractmethod
     def odds(self, k: int) -> Fraction | None:
-        r"""The odds p(k)/p(k+d), if rational."""
+        r"""The odds p(k)/p(k+d) if they are known to be rational, otherwise None."""
 
     @abstractmethod
     def crossing(self, level: float) -> float:
@@ -116,7 +116,7 @@ class OneSidedPair(ShiftedPair):
         return ShiftedPair.renyi(self, order)
 
     def zcdp(self) -> Loss | Enclosure:
-        r"""The zCDP parameter, infinite in the same cases as the Renyi divergences."""
+        r"""The zCDP parameter: infinity if mirrored; otherwise raises :class:`NotDerived`."""
         return self.renyi(Fraction(2)) if self.mirrored else ShiftedPair.zcdp(self)
 
     def bends(self) -> tuple[int, ...]:

@@ -89,8 +89,8 @@ def heaviest(sensitivity: Sensitivity) -> Shift:
 def maximal(sensitivity: Sensitivity) -> tuple[Shift, ...]:
     r"""The maximal shifts under ``sensitivity``; at each epsilon, one of them is the worst.
 
-    A larger shift costs more, and an unchanged coordinate can change by 1, so these are the
-    partitions of the norm into steps (l1) or squares of steps (l2), and the corner of a box.
+    A shift is maximal if no coordinate can change by more within the norm. These are the partitions
+    of the norm into steps (l1) or into squares of steps (l2), and the corner of a box.
 
     >>> maximal(Sensitivity.l2_squared(4))
     (((2, 1),), ((1, 4),))

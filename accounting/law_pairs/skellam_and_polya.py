@@ -1,6 +1,7 @@
 r"""Skellam noise, differences of Polya laws, one-sided Polya noise of shape <= 1, and their shifts.
 
-Skellam: with r_n = p(n+1)/p(n) = I_{n+1}(v)/I_n(v) and Amos' bounds (Math. Comp. 28, 1974),
+Skellam of variance v: r_n = p(n+1)/p(n) is the ratio I_{n+1}(v)/I_n(v) of modified Bessel
+functions. By Amos' bounds (Math. Comp. 28, 1974),
 
     v/(n + 1/2 + sqrt((n + 3/2)^2 + v^2)) <= r_n <= v/(n + 1/2 + sqrt((n + 1/2)^2 + v^2)), n >= 0,
 

@@ -108,14 +108,12 @@ class CheckedRequest:
 
     @classmethod
     def of_json(cls, data: Mapping[str, Any], counters: int) -> Self:
-        r"""Parse the output of :meth:`to_json`; raise an error if it is invalid."""
+        r"""Parse the output of :meth:`to_json`; raise an error unless it fits ``counters``."""
         price, record = data["price"], data["record"]
         amounts = tuple(integer("amounts", each, at_least=0) for each in price["amounts"])
         costs = tuple(Fraction(each) for each in price["costs"])
         if not len(amounts) == len(costs) == counters or not isinstance(record, dict):
-            must = (
-                f"must be {counters} amounts, given with as many costs and an object as the record"
-            )
+            must = f"must be {counters} integers, with {counters} costs and a JSON object as record"
             raise InvalidParameter("amounts", amounts, must)
         assumptions = tuple(map(str, price["assumptions"]))
         return cls(

@@ -43,8 +43,8 @@ class Receipt:
 class BudgetExhausted(DpcoreError):
     r"""A user has too little budget: no user was charged and nothing may be released.
 
-    ``users`` are all users with too little budget, sorted by name; ``left`` contains the remaining
-    budgets of the first of them, and ``cost`` is the cost to each user.
+    ``users`` are all users with too little budget, sorted by name; ``left`` maps the first few of
+    these names to their remaining budgets, and ``cost`` is the cost to each user.
 
     >>> raise BudgetExhausted("monday", ("ada", "bob"), 5, {"ada": "1/4", "bob": "0"}, "rho=1/2")
     Traceback (most recent call last):

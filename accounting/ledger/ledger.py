@@ -51,13 +51,13 @@ class Ledger:
     r"""A budget per user, for all time or for each period, and the history of its charges.
 
     The budget is a guarantee to a user (scope unit ``user``). A charge states the cost of one batch
-    to each of its users: a guarantee for the user, or a guarantee for one contribution with
-    ``rows_per_user``, the largest number of rows of one user in the batch. The guarantee must have
-    the relation of the budget. Users are identified by name: 1 to 200 printable characters in
-    normal form NFC, without space at either end. Names are case-sensitive, and letters that look
-    alike are distinct. The participants and the charges may depend on the data of a user only
-    through earlier releases; under add-remove, charge all invited users, whether or not their data
-    arrived. The ledger itself (who took part when) is not private.
+    to each of its users. The cost is a guarantee for the user, or a guarantee for one contribution
+    with ``rows_per_user``, the largest number of rows of one user in the batch; it must have the
+    relation of the budget. Users are identified by name: 1 to 200 printable characters in normal
+    form NFC, without space at either end. Names are case-sensitive, and letters that look alike are
+    distinct. The participants and the charges may depend on the data of a user only through earlier
+    releases; under add-remove, charge all invited users, whether or not their data arrived. The
+    contents of the ledger (who took part when) are not private.
 
     >>> import tempfile
     >>> from dpcore import DiscreteGaussian, Mechanism

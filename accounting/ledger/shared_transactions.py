@@ -54,10 +54,11 @@ class Queue:
 
     The lock is on the file ``<name>-queue``, and the requests are lines at its end. A leader
     records which lines it takes before its transaction, and the outcomes after it. A process that
-    is killed releases its lock. If it took a request and left no outcome, the process that made the
-    request executes it; if the batch is charged by then, it is unknown which request charged it,
-    and the outcome is :class:`LedgerUnavailable`. The file need not reach the disk, and is not
-    needed after the waiting processes end. A process that cannot use the file charges without it.
+    is killed releases its lock. If a killed leader took a request and recorded no outcome, the
+    process that made the request executes it. If the batch is already charged then, its outcome is
+    :class:`LedgerUnavailable`, since it is unknown which request charged it. The file need not
+    reach the disk, and is not needed after the waiting processes end. A process that cannot use the
+    file charges without it.
     """
 
     def __init__(self, store: Store, book: Book, work: Work) -> None:

@@ -1,16 +1,16 @@
 r"""The SQLite file of a ledger: its location in one private folder, and processes that fork.
 
 SQLite names the log and the locks of a file after its path. A file that is reached through two
-folders would have two of each, and two processes would both spend the whole budget. So a file that
-is mounted without its folder is refused, and so is a file in another folder than the one in which
-it was created or adopted: the file ``<name>-home`` next to it records the identity of the ledger
-and its folder.
+folders would have two of each, and two processes would both spend the whole budget. So a file is
+refused if it is mounted without its folder, or lies in another folder than the one in which it was
+created or adopted. The file ``<name>-home`` next to it records the identity of the ledger and its
+folder.
 
-SQLite also keeps the locks of a file in the memory of the process. A child inherits that memory but
-not the locks: it believes that it holds the locks of its parent, and when the parent closes the
-file, data written by the child are lost, even through a connection that the child opened itself. So
-every idle connection is closed before a fork. A connection in a transaction cannot be closed: the
-child must not touch its file. Proofs: docs/proofs/ledger.md.
+SQLite also records the locks of a file in the memory of the process. After a fork the child has a
+copy of this record but not the locks. If it writes to the file, even through a connection of its
+own, its data are lost when the parent closes the file. So every idle connection is closed before a
+fork. A connection in a transaction cannot be closed: the child must not use its file. Proofs:
+docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ _OPEN_AT_FORK: Final = _OpenAtFork()
 
 
 class FileConnection(sqlite3.Connection):
-    r"""A connection that is registered while it exists, so that a fork finds the open ones."""
+    r"""A connection that registers itself, so that it can be closed before a fork if it is idle."""
 
     def __init__(self, database: str, *given: object, **named: object) -> None:
         super().__init__(database, *given, **named)  # type: ignore[arg-type]  # passed through
@@ -207,7 +207,7 @@ def closed_before_forks(engine: Engine) -> Engine:
 
 @contextmanager
 def using(path: Path) -> Iterator[None]:
-    r"""A context in which the file ``path`` counts as in use: a transaction and its connection."""
+    r"""Count the file ``path`` as in use within the block, which opens and uses a connection."""
     with _GATE:
         if path in _OPEN_AT_FORK:
             reason = "was in use when this process was forked: start it with spawn or forkserver"

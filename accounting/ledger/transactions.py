@@ -192,8 +192,8 @@ class Store:
     def waited(self) -> LedgerUnavailable:
         r"""The error for a charge that timed out, naming the blocking process."""
         who, end = _writing_process(self._path) if self.is_file else _writing_session(self._engine)
-        reason = f"waited {_PATIENCE:g} s for {who}: {end}; then charge again: the same batch is"
-        return LedgerUnavailable(self.where, f"{reason} charged once")
+        reason = f"waited {_PATIENCE:g} s for {who}: {end}; then charge again: no batch is charged"
+        return LedgerUnavailable(self.where, f"{reason} twice")
 
     def close(self) -> None:
         r"""Close the connections."""

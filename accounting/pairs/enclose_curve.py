@@ -1,9 +1,9 @@
 r"""Enclosures of curves, of their inverses, and of suprema over Renyi orders.
 
 The precision increases until an enclosure is narrow enough. The supremum of D_alpha/alpha is found
-by branch and bound: K(alpha) = (alpha - 1) D_alpha is convex with K(1) = 0, so on an interval of
-orders [a, b] K lies below its chord l, and l(alpha)/(alpha(alpha-1)) = |l(0)|/alpha -
-|l(1)|/(alpha-1) has one maximum, (sqrt|l(0)| - sqrt|l(1)|)^2 at alpha* = r/(r-1), r =
+by branch and bound. K(alpha) = (alpha - 1) D_alpha is convex with K(1) = 0, so on an interval of
+orders [a, b] it lies below its chord l. The bound l(alpha)/(alpha(alpha-1)) = |l(0)|/alpha -
+|l(1)|/(alpha-1) has one maximum: (sqrt|l(0)| - sqrt|l(1)|)^2, at alpha = r/(r-1) with r =
 sqrt(l(0)/l(1)). At orders below the smallest evaluated order b, the upper bound is D_b; above the
 largest evaluated order c, it is D_oo/c or a bound from the law. Proofs: docs/proofs/curve.md.
 """
@@ -165,10 +165,10 @@ def moved(end: arb, towards: arb, certain: Callable[[arb], object], times: int) 
 def joined(best: Enclosure, found: Enclosure, side: int) -> Enclosure:
     r"""Combine two enclosures computed from losses discretised on one ``side`` of the true loss.
 
-    If ``side`` is 1 (above) or -1 (below), only the upper or the lower end bounds the true value.
-    This end is the better of the two; the other end is that of ``found``, or of ``best`` if that
-    of ``found`` is out of range. If ``side`` is 0, both enclosures contain the true value, and the
-    result is their intersection.
+    - ``side`` 0: both enclosures contain the true value; the result is their intersection.
+    - ``side`` 1 (above): only the upper ends bound the true value. The result has the smaller upper
+      end, and the lower end of ``found``, or that of ``best`` if ``found`` lies above the result.
+    - ``side`` -1 (below): the same with upper and lower exchanged.
     """
     if not side:
         return within(best, found.lower, found.upper)
@@ -179,11 +179,12 @@ def joined(best: Enclosure, found: Enclosure, side: int) -> Enclosure:
 
 
 def better(one: Enclosure, two: Enclosure, side: int, relative: Fraction) -> Enclosure:
-    r"""The better of two enclosures, of two numbers on the same side of the true value.
+    r"""The better of two enclosures, each of a number that bounds the same true value.
 
-    The numbers are upper bounds if ``side`` is 1, lower bounds if it is -1, and equal to the true
-    value if it is 0; then the result is the intersection. If both enclosures agree on this side to
-    the ``relative`` width, the other end is that of the narrower one.
+    - ``side`` 0: both enclosures contain the true value; the result is their intersection.
+    - ``side`` 1: both numbers are upper bounds. The result is the enclosure with the smaller upper
+      end; if the upper ends agree to the ``relative`` width, it has the larger lower end.
+    - ``side`` -1: both numbers are lower bounds; upper and lower are exchanged.
     """
     if not side:
         return within(one, two.lower, two.upper)

@@ -45,7 +45,7 @@ class FinitePair(RayPair):
         return rows[m][0] if 0 <= m < len(rows) else arb("-inf" if m < 0 else "inf")
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""The first outcome with a loss above ``epsilon``; a range if a ball contains it."""
+        r"""Enclose the index of the first outcome with a loss above ``epsilon``; None if none."""
         gaps = [
             loss - epsilon if isinstance(loss, Fraction) else loss - ball(epsilon)
             for loss, _, _ in self.listed()

@@ -61,8 +61,9 @@ _FAR: Final = 1 << 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offsets:
-    r"""P(m) = p(``sign`` m + ``here``) and Q(m) = p(``sign`` m + ``there``), for the law p of
-    ``noise``.
+    r"""P and Q as shifts of the law p of ``noise``.
+
+    P(m) = p(``sign`` m + ``here``) and Q(m) = p(``sign`` m + ``there``).
     """
 
     noise: Noise
@@ -342,7 +343,7 @@ class RayPair(ClosedPair):
         return (left / rest).log1p()
 
     def smallest_loss(self) -> Loss:
-        r"""The loss of the lowest ray, or of an earlier ray if the precision leaves a tie."""
+        r"""The loss at :meth:`bottom`: the smallest positive loss, unless the precision is low."""
         return self.loss(self.bottom())
 
     def bottom(self) -> int:

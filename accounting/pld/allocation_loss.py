@@ -66,8 +66,8 @@ _STRIDE: Final = 4
 class Side:
     r"""A kind of bound: upper if ``above``, else lower; for (P, Q) if ``present``, else (Q, P).
 
-    (R - x)+ increases in R, and (1 - xR)+ decreases: ratios are rounded up for an upper bound on
-    the first, and down for the second. Masses are rounded up for an upper bound on either.
+    Under Q, the curve of (P, Q) is E[(R - x)+] and that of (Q, P) is E[(1 - xR)+]. For an upper
+    bound the ratios R are rounded up in the first case and down in the second, the masses up.
     """
 
     above: bool
@@ -93,8 +93,7 @@ class _Ratios:
 
 
 def atoms_for(width: float) -> int:
-    r"""The number of atoms of a sum that gives bounds of about this relative ``width``, if
-    possible.
+    r"""The number of atoms per sum for bounds of about this relative ``width``, if possible.
 
     >>> atoms_for(8e-4), atoms_for(8e-5)
     (1300, 4000)
@@ -104,9 +103,10 @@ def atoms_for(width: float) -> int:
 
 @lru_cache(maxsize=32)
 def allocated(density: Density, rounds: int, side: Side, atoms: int = USUAL_ATOMS) -> Listing:
-    r"""A bound on the loss of one epoch of ``rounds`` >= 1 rounds with a shift in a random one.
+    r"""A bound on the loss of one epoch; ``side`` is the kind of bound.
 
-    The shift is 1, and ``side`` is the kind of bound. Sums have at most about ``atoms`` atoms.
+    In one of the ``rounds`` >= 1 rounds, chosen at random, the noise is shifted by 1. Sums of
+    likelihood ratios are reduced to about ``atoms`` atoms.
     """
     pair = RealPair.moved(density, (Fraction(0), Fraction(1)))
     edges, reach = pair.edges(Focus(3.0), 4 * atoms), _REACH * density.deviation

@@ -190,10 +190,11 @@ class Listing:
 
     @classmethod
     def above(cls, losses: Floats, masses: Floats, hidden: float) -> Listing:
-        r"""The least distribution stochastically above the given bounds on the mass at each loss.
+        r"""The stochastically smallest law that is above every law within the given bounds.
 
-        ``masses`` and ``losses`` (in any order) are upper bounds. An excess of the sum over 1 is
-        removed from the smallest losses; missing mass is added to the smallest loss.
+        ``masses`` and ``losses`` (in any order) are upper bounds on the masses and their losses. If
+        the masses sum to more than 1, the excess is removed from the smallest losses; missing mass
+        is added to the smallest loss.
         """
         distinct, place = np.unique(losses, return_inverse=True)
         times = int(np.bincount(place).max()) if len(place) else 1

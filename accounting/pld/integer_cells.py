@@ -90,7 +90,7 @@ class IntegerPair(LossTable):
     outside: int = _OUTSIDE
 
     def cut(self, spare: float) -> IntegerPair:
-        r"""The same pair, with a window for masses of at least ``spare`` if that is positive."""
+        r"""The same pair; if ``spare`` > 0, with a window without masses far below ``spare``."""
         if not spare > 0:
             return self
         steps = math.ceil((_BEYOND_SPARE - math.log(spare)) / _OUTSIDE_STEP)

@@ -163,7 +163,10 @@ class Density(ABC):
     def leading(
         self, terms: tuple[tuple[Fraction, int], ...], *, right: bool
     ) -> tuple[int, Callable[[], arb]]:
-        r"""The order of growth of sum_j w_j e^(-t(x-j)) at an end, and its factor there."""
+        r"""Return the order of growth of sum_j w_j e^(-t(x-j)) at an end, and its leading factor.
+
+        The factor is returned as a function that computes it.
+        """
 
     @abstractmethod
     def longest(self, x: Floats) -> Floats:
@@ -306,7 +309,7 @@ class IntegerNormalDensity(NormalDensity):
     def masses(self, edges: Floats, shift: int) -> Approximate:
         r"""The masses, as sums over integers: term by term, or with the Euler-Maclaurin formula.
 
-        It is sum f(k) = int f - [f']/24 + 7 [f^(3)]/5760, within 6.5e-5 int |f^(6)|.
+        The formula is sum f(k) = int f - [f']/24 + 7 [f^(3)]/5760, within 6.5e-5 int |f^(6)|.
         """
         with precision(_BITS):
             height = nearest(self.height())
@@ -351,7 +354,7 @@ class IntegerNormalDensity(NormalDensity):
 def _grid(size: float) -> float:
     # The step of the grid for edges up to this size: they have 35 bits, so that sums are exact.
     if size > _FARTHEST:
-        raise PrecisionExhausted("the noise is too large relative to its shift")
+        raise PrecisionExhausted("the noise is too large relative to its shift: use less noise")
     return math.ldexp(1.0, math.frexp(size)[1] - _GRID_BITS)
 
 

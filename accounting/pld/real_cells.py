@@ -1,8 +1,8 @@
 r"""The pair of a round as two mixtures of shifts of one density, divided into cells.
 
-P = sum_j p_j N(. - j), Q = sum_j q_j N(. - j) for integers j, with dP/dQ monotone. Every sampling
-scheme of one unit has this form: full batches, Poisson samples with a unit added, removed or
-replaced, and groups. Proofs: docs/proofs/cells.md.
+P = sum_j p_j N(. - j) and Q = sum_j q_j N(. - j), for the noise density N and integers j; dP/dQ is
+monotone. Full batches, Poisson samples (with a unit added, removed or replaced) and groups have
+this form. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _LEAST_WEIGHT: Final = 2.0**-960
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealPair(LossTable):
-    r"""P and Q as (weight, shift) pairs of shifts of a ``density``, with dP/dQ monotone.
+    r"""P and Q as mixtures of shifts of ``density``, given as pairs (weight, shift).
 
-    A tail of P-mass ``spare`` (about 0 by default) at the largest losses is one cell, whose loss
-    counts as unbounded if ``spare`` > 0.
+    dP/dQ is monotone. A tail of P-mass ``spare`` (about 0 by default) at the largest losses is one
+    cell, whose loss counts as unbounded if ``spare`` > 0.
 
     >>> from accounting.pld.noise_density import NormalDensity
     >>> pair = RealPair.sampled(NormalDensity(Fraction(1)), Fraction(1, 100))

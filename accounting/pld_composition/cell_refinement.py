@@ -194,7 +194,8 @@ class AllocatedLoss(AllAtoms):
 
 @lru_cache(maxsize=256)
 def _cumulants(kinds: Tables, tilt: float) -> tuple[float, float, float]:
-    found = [(math.log(chance), *pair.sketch()[1:]) for chance, pair in kinds]
+    # A probability below all floats is replaced by the least one: this only proposes a tilt.
+    found = [(math.log(max(float(chance), 5e-324)), *pair.sketch()[1:]) for chance, pair in kinds]
     losses = np.concatenate([losses for _, losses, _ in found])
     logs = np.concatenate([logs + chance for chance, _, logs in found])
     return cumulants(logs + tilt * losses, losses)

@@ -83,11 +83,15 @@ class ContourIntegral:
 
     delta(epsilon) = P(L = oo) + E[(1 - e^(epsilon - L))+; L < oo]. ``relative`` is the requested
     width relative to the result, at least 1e-12; an epsilon below 1e-9 counts as 1e-9, and a delta
-    below 1e-300 counts as 1e-300. The enclosure is always valid, and wider than requested if that
-    width would take more than a few seconds: if epsilon is a sum of losses of large probability,
-    if delta is close to 1, or if delta is so small that epsilon is close to the largest loss. In
-    the last case the upper bound is the sum of the largest losses. If ``patient`` is False, a
-    result for which the saddle point is :meth:`misplaced` is not refined.
+    below 1e-300 counts as 1e-300. The enclosure is always valid. It is wider than requested if the
+    requested width would take more than a few seconds:
+
+    - if epsilon is a sum of losses of large probability;
+    - if delta is close to 1;
+    - if delta is so small that epsilon is close to the sum of the largest losses, which is then the
+      upper bound.
+
+    With ``patient=False`` a result with a :meth:`misplaced` saddle point is not refined.
 
     >>> from accounting.pld_composition.gaussian_factor import GaussianPart
     >>> loss = GaussianPart(variance=Fraction(400), shift=1)
@@ -107,7 +111,8 @@ class ContourIntegral:
             raise InvalidParameter("parts", self.parts, "must contain at least one law")
         checked = tuple((law, integer("count", count, at_least=1)) for law, count in self.parts)
         if (most := max(count for _, count in checked)) > _MOST_ROUNDS:
-            raise InvalidParameter("count", most, "must be at most 2^40 for each law")
+            must = "times the coordinates of a law must be at most 2^40"
+            raise InvalidParameter("rounds", most, must)
         object.__setattr__(self, "parts", checked)
 
     def delta(self, epsilon: RationalLike, relative: RationalLike) -> Enclosure:

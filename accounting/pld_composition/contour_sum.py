@@ -108,7 +108,7 @@ class ContourSum:
         return rounding > max(height * max(bump, 0.0) + self.lost, height * bump_error / 2)
 
     def logarithm(self, epsilon: float, *, upper: bool) -> tuple[float, float]:
-        r"""Approximate log of a bound and its derivative: floats that only affect speed.
+        r"""The approximate log of a bound, and the slope of this log; both only affect speed.
 
         The logarithm is -oo if the sum is below its error.
         """
@@ -258,7 +258,7 @@ class MixedSum:
         return low.lower(), high.upper()
 
     def logarithm(self, epsilon: float, *, upper: bool) -> tuple[float, float]:
-        r"""Approximate log of a bound and its derivative: floats that only affect speed."""
+        r"""The approximate log of a bound, and the slope of this log; both only affect speed."""
         found = [(weight, term.logarithm(epsilon, upper=upper)) for weight, term in self.terms]
         logs = np.array([math.log(weight) + log for weight, (log, _) in found])
         slopes = np.array([slope for _, (_, slope) in found])

@@ -1,10 +1,11 @@
 r"""A finite law of exact floats as a factor of the integrand: phi(y) = sum_x q_x e^(iyl_x).
 
-Frequencies are equally spaced, so a nonuniform Fourier transform gives phi at all of them at a cost
-proportional to the number of atoms plus the number of frequencies (Dutt and Rokhlin 1993; Greengard
-and Lee 2004): for phases f_x of 128 bits and |j| <= M/8, phi(j) = sum_x q_x e^(2 pi i j f_x). Each
-exponential is spread over a grid of M points by a Gaussian K, a discrete Fourier transform sums the
-grid, and the result is divided by the Fourier transform of K. Proofs: docs/proofs/cells.md.
+q_x and l_x are the tilted mass and the loss of atom x. The frequencies are equally spaced, so a
+nonuniform Fourier transform gives phi at all of them at a cost proportional to the number of atoms
+plus frequencies (Dutt and Rokhlin 1993; Greengard and Lee 2004). For phases f_x of 128 bits it
+computes phi(j) = sum_x q_x e^(2 pi i j f_x), |j| <= M/8: a Gaussian K spreads each exponential over
+a grid of M points, a discrete Fourier transform sums the grid, and the result is divided by the
+Fourier transform of K. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -375,8 +376,9 @@ def _grown(listing: Listing, tilt: Fraction) -> tuple[Floats, float, float]:
 
 
 def turns(losses: Floats, step: Fraction) -> tuple[Turns, Turns]:
-    r"""Compute l step/(2 pi) modulo 1 for each loss l, in units of 2^-128, with an error of at most
-    16 units.
+    r"""Compute l step/(2 pi) modulo 1 for each loss l, as two words, in units of 2^-128.
+
+    The error is at most 16 units.
 
     >>> high, low = turns(np.array([1.0, -3.0]), Fraction(1, 2))
     >>> (high / 2.0**64).round(6).tolist()  # 1/4 pi, 1 - 3/4 pi

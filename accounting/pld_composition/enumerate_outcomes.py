@@ -80,7 +80,7 @@ class Enumeration:
         return self._best(enclose, relative)
 
     def epsilon(self, delta: Fraction, relative: Fraction) -> Enclosure | None:
-        r"""The epsilon of the total at ``delta`` > 0; None in the same cases as :meth:`delta`."""
+        r"""The epsilon of the total at ``delta`` > 0; None if it has too many outcomes."""
         if self.coarse:
             return self._merged(lambda total: epsilon_of(total, delta), relative, delta)
 
@@ -135,9 +135,7 @@ class Enumeration:
         return best
 
     def listing(self, least: float) -> Listing | None:
-        r"""The law of the total without outcomes of mass below ``least``, or None if too many
-        remain.
-        """
+        r"""The total's law without outcomes of mass below ``least``; None if too many remain."""
         found = self._listed(least, above=self._up)
         return None if found is None else found[0]
 

@@ -1,8 +1,9 @@
 r"""Totals of many rounds of which only a few have a large loss, such as samples at a small rate.
 
-A single contour integral of such a total is a sum of terms that far exceed the result: most of the
-mass is close to 0, and the rest, which determines delta, is lost in the rounding of the terms. So
-the curve is split by the number j of rounds with a large loss. For g(L) = (1 - e^(epsilon - L))+,
+Most of the mass of such a total is close to 0, and the rest determines delta. The terms of a single
+contour integral then far exceed their sum, whose digits are lost in the rounding of the terms. So
+the curve is split by the number j of rounds with a large loss. For k rounds with the total loss L,
+and g(L) = (1 - e^(epsilon - L))+,
 
     E[g(L)] = sum_j binom(k, j) E[g(L); the losses of j given rounds are large, no others],
 
@@ -64,7 +65,7 @@ _Parts: TypeAlias = tuple[tuple[LossPart, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FewLargeLosses:
-    r"""The total of ``rounds`` >= 2 copies of ``part``, close to (epsilon, delta) = ``near``."""
+    r"""The total of ``rounds`` >= 2 copies of ``part``; ``near`` is a nearby (epsilon, delta)."""
 
     part: TabledLoss
     rounds: int
@@ -72,7 +73,7 @@ class FewLargeLosses:
 
     @classmethod
     def of(cls, line: ContourIntegral, epsilon: float, delta: float) -> FewLargeLosses | None:
-        r"""Return the total of ``line``, or None if large losses are not rare near this point."""
+        r"""The total of the integral ``line``; None if large losses are not rare near the point."""
         match line.parts:
             case ((TabledLoss() as part, rounds),) if (
                 rounds > 1

@@ -1,7 +1,7 @@
 r"""A discrete Gaussian as a factor of the contour integral, in closed form.
 
-For the loss L = (D^2 + 2DX)/2v, let a = D^2/2v, P = 2 pi v/D and Theta = sum_j e^(-2 pi^2 v j^2).
-Poisson summation gives
+For a discrete Gaussian X with parameter v and the shift D, the loss is L = (D^2 + 2DX)/2v. Let
+a = D^2/2v, P = 2 pi v/D and Theta = sum_j e^(-2 pi^2 v j^2). Poisson summation gives
 
     M(c+iy) = E e^((c+iy)L) = S phi(y),   S = e^(ac(c+1))/Theta,
     phi(y)  = e^(ia(2c+1)y) sum_j e^(-a(y - jP)^2 - 2 pi i j D c):

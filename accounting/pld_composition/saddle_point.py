@@ -61,7 +61,7 @@ _LIFTS: Final = tuple(Fraction(1, 1 << j) for j in range(12))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saddle:
-    r"""An approximate saddle point at ``epsilon``: the tilt c, and the log of the curve there."""
+    r"""An approximate saddle point: the ``tilt`` c for ``epsilon``, and the log of its delta."""
 
     tilt: float
     epsilon: float
@@ -78,7 +78,7 @@ class Saddle:
         return Focus(max(self.tilt, rare / until), until)
 
     def less(self, delta: float) -> Saddle:
-        r"""This saddle point, given that the curve is at most ``delta`` there."""
+        r"""This saddle point, with ``log_delta`` lowered to log ``delta`` if that is smaller."""
         log = math.log(delta) if delta > 0 else _LEAST_LOG
         return replace(self, log_delta=max(min(self.log_delta, log), _LEAST_LOG))
 

@@ -94,7 +94,7 @@ class ConnectTheDotsPair(FixedTable):
                 "must be strictly convex, and constant beyond the last corner",
             )
         if slopes[0] < -1 or self.corners[-1][1] < 0:
-            raise InvalidParameter("corners", self.corners, "must be at least 1 - x and at least 0")
+            raise InvalidParameter("corners", self.corners, "must satisfy h >= max(0, 1 - x)")
 
     def __hash__(self) -> int:
         # The corners may be thousands of rationals, and the hash is needed often.

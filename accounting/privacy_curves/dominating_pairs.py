@@ -1,18 +1,22 @@
 r"""The dominating pairs of one round of a guarantee, and the total loss of a list of pairs.
 
-A guarantee whose neighbours have one worst pair composes exactly: the pair is repeated k times. If
-several pairs compete (both directions of an asymmetric noise, several shifts of an l2 sensitivity),
-each round may have any of them, depending on earlier rounds: then one pair that dominates all of
-them (:mod:`accounting.privacy_curves.connect_the_dots`) bounds the total from above, and lists that
-repeat one of the pairs bound the total from below. If the datasets determine the direction
-(subsampling: which dataset has the added unit), it is the same in every round.
+A guarantee whose neighbours have one worst pair composes exactly: the pair is repeated k times.
+Otherwise several pairs may be the worst, such as both directions of an asymmetric noise or several
+shifts of an l2 sensitivity. Each round may have any of them, depending on earlier rounds. The total
+is then bounded from above by one pair that dominates all of them
+(:mod:`accounting.privacy_curves.connect_the_dots`), and from below by the repetition of one of
+them. Under subsampling the datasets determine the direction, so it is the same in every round.
 
-The total is a sum of independent losses L_i with k_i copies each (:class:`ComposedLoss`). For one
-release, the total is the loss of its pair. For one Gaussian law, discrete or not, with the same
-shift in every round, the sum of the noise is one law. Otherwise the outcomes are enumerated if
-there are few; if not, the total of listings in the requested direction is a contour integral with
-one small additional Gaussian (:mod:`accounting.pld_composition.contour_integral`). An
-(epsilon, delta) claim has an infinite loss with probability delta (``lost``). Proofs:
+The total is a sum of independent losses L_i with k_i copies each (:class:`ComposedLoss`). It is
+computed from
+
+- the loss of the pair, for one release;
+- the law of the summed noise, for one Gaussian law, discrete or not, with one shift;
+- an enumeration of the outcomes, if there are few;
+- otherwise a contour integral of discretised losses
+  (:mod:`accounting.pld_composition.contour_integral`).
+
+An (epsilon, delta) claim has an infinite loss with probability delta (``lost``). Proofs:
 docs/proofs/composition.md.
 """
 

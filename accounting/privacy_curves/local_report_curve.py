@@ -1,9 +1,9 @@
 r"""The privacy curve of one local report: randomised response, or a mechanism of its form.
 
-If the likelihood ratio of the reports on two values is always r, 1 or 1/r, the pair of their laws
-is determined by r and by the total variation distance t = P(ratio = r) - P(ratio = 1/r), the
-difference ``own`` - ``other`` of the mechanism. All mechanisms of :mod:`dpcore.local` have this
-form for any two values. Proofs: docs/proofs/local.md.
+For any two values, the likelihood ratio of the reports of a mechanism in :mod:`dpcore.local` is
+always r, 1 or 1/r. The pair of their laws is then determined by r and by the total variation
+distance t = P(ratio = r) - P(ratio = 1/r), which is ``own`` - ``other`` of the mechanism. Proofs:
+docs/proofs/local.md.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 r"""The matrix mechanism: training or streams with noise that is correlated between rounds.
 
-B(C x + z) is released round by round, where x_t is the sum of round t, z is fresh noise, and B C is
-the workload (prefix sums, also with momentum or weight decay). All rounds together cost as much
-privacy as one release of C x + z; with Gaussian noise, this is one Gaussian with the sensitivity of
-C. Proofs: docs/proofs/continual.md.
+For matrices B and C, B(C x + z) is released round by round: x_t is the sum of round t, z is fresh
+noise, and B C is the workload (prefix sums, also with momentum or weight decay). All rounds
+together cost as much privacy as one release of C x + z. With Gaussian noise this is one Gaussian
+mechanism with the sensitivity of C x. Proofs: docs/proofs/continual.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 
 from accounting.descriptions.real_noise import Gaussian
 from accounting.guarantees.bound import Bound
-from accounting.guarantees.guarantee import order_above_one
+from accounting.guarantees.guarantee import check_width, order_above_one
 from accounting.pld.noise_density import NormalLoss
 from accounting.privacy_curves.dominating_pairs import DominatingPairs
 from accounting.privacy_curves.release_curve import ByOrder, OneRelease
@@ -163,7 +163,7 @@ class MatrixCurve(_OneMatrix):
         return Enclosure(*(loss.renyi(at) for loss in self.losses()))
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        del relative
+        check_width(relative)
         return self._both(Enclosure(*(loss.variance / 2 for loss in self.losses())))
 
 
@@ -186,6 +186,6 @@ class MatrixOrders(ByOrder, _OneMatrix):
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
         r"""The zCDP parameter rho = D^2/(2 sigma^2), attained at integer orders."""
-        del relative
+        check_width(relative)
         low, high = self.mechanism.variances
         return Bound.of(Enclosure(low / 2, high / 2), "exact", self.theorem)

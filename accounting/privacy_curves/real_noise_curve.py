@@ -16,7 +16,7 @@ from flint import arb
 from accounting.descriptions.real_noise import Gaussian, Laplace, RealNoise
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
-from accounting.guarantees.guarantee import order_above_one, probability
+from accounting.guarantees.guarantee import check_width, order_above_one, probability
 from accounting.pairs.enclose_curve import narrowed, supremum_over_orders, within
 from accounting.pld.noise_density import Density, LaplaceDensity, NormalDensity, NormalLoss
 from accounting.pld.real_cells import RealPair
@@ -89,9 +89,7 @@ class RealCurve(OneRelease):
         )
 
     def pair(self, rate: Fraction = Fraction(1)) -> RealPair:
-        r"""The pair of one release with and without the unit, under Poisson sampling at ``rate`` if
-        it is below 1.
-        """
+        r"""The pair of one release; if ``rate`` < 1, under Poisson sampling at this rate."""
         return RealPair.sampled(self.density, rate)
 
     @property
@@ -150,10 +148,10 @@ class RealCurve(OneRelease):
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
         r"""The zCDP parameter: D^2/(2 sigma^2) for Gaussian noise, a supremum for Laplace noise."""
+        check_width(relative)
         loss = self.loss()
         if loss:
             return self._both(Enclosure.exactly(loss.variance / 2))
-        del relative
         return self._both(
             supremum_over_orders(self._laplace_renyi, lambda order: self._spread() / order)
         )

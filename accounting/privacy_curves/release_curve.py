@@ -333,10 +333,9 @@ class PairCurve(OneRelease):
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
         r"""The least rho: the supremum of D_alpha/alpha over all orders alpha > 1.
 
-        For the discrete Gaussian rho is exactly D_2^2/(2 sigma^2) with the l2 sensitivity D_2.
-        Under other laws than the discrete Gaussian and Laplace, coordinates with different shifts
-        are grouped by their shift: the lower bound is the largest rho of a group, and the upper
-        bound is the sum over all groups.
+        For the discrete Gaussian rho is exactly D_2^2/(2 sigma^2) with the l2 sensitivity D_2. For
+        laws other than the discrete Gaussian and Laplace, the coordinates are grouped by their
+        shift: the largest rho of a group is the lower bound, the sum over all groups the upper one.
         """
         return self._both(self.enclose_zcdp(bits_of(relative)))
 
@@ -404,7 +403,7 @@ class PrivacyCurve(PairCurve):
 
     @property
     def default_bits(self) -> int:
-        r"""64, or 20 for several coordinates of a law whose shifted copies are put into cells."""
+        r"""20 if several coordinates change and their losses are discretised, otherwise 64."""
         direct = additive(self.noise) or sum(count for _, count in self.worst()) == 1
         return _BITS if direct else _TABLED_BITS
 

@@ -22,14 +22,16 @@ def exact_value(parts: tuple[Part, ...], quantity: str, at: Fraction) -> Fractio
     r"""The value of ``quantity`` at the delta, epsilon or order ``at``, if it is rational.
 
     Let s be the scale and v the variance of the noise, D_1 and D_2 the l1 and l2 sensitivity, and d
-    the change of one coordinate. The largest loss ("pure", or "epsilon" at delta 0) is D_1/s for
-    (discrete) Laplace noise and for Polya differences of shape >= 1, and a multiple of its epsilon
-    for staircase noise. At an epsilon not below the largest loss, delta is 1 - prod (1 -
-    delta)^rounds over all stated claims. For one round of binomial noise, delta is rational at
-    epsilon = 0, and 1 if the two datasets share no output. Rho is D_2^2/(2v) for Gaussian noise and
-    epsilon^2/2 for pure claims. The Renyi divergence of order alpha of a discrete Gaussian is alpha
-    d^2/(2v) if (alpha - 1) d is an integer; that of a sum of n discrete Gaussians is alpha
-    d^2/(2nv) if n divides d and (alpha - 1) d.
+    the change of one coordinate. The following values are known to be rational:
+
+    - the largest loss ("pure", or "epsilon" at delta 0): D_1/s for (discrete) Laplace noise and for
+      Polya differences of shape >= 1, and a multiple of its epsilon for staircase noise;
+    - delta at an epsilon not below the largest loss: 1 - prod (1 - delta)^rounds over all stated
+      claims; for one round of binomial noise also at epsilon = 0, and 1 if the two datasets share
+      no output;
+    - rho: D_2^2/(2v) for Gaussian noise, epsilon^2/2 for pure claims;
+    - the Renyi divergence of order alpha: alpha d^2/(2v) for a discrete Gaussian if (alpha - 1) d
+      is an integer, alpha d^2/(2nv) for a sum of n of them if n divides d and (alpha - 1) d.
 
     Raises :class:`Refused` if the value is not known to be rational.
     """

@@ -190,7 +190,7 @@ def _table(law: str, parameters: tuple[Fraction, ...], fixed: Fixed) -> Table:  
         case "polya", (shape, scale):
             (n, d), (low, high) = shape.as_integer_ratio(), fixed.decay(1 / scale)
             if not 0 < low <= high < fixed.one:
-                raise Refused("polya: the scale is too large or too small")
+                raise Refused("polya: e^(-1/scale) is too close to 0 or 1 for this precision")
             mode = math.floor((shape - 1) * low / (fixed.one - low)) + 1 if shape > 1 else 0
             return _from_ratios(
                 lambda k: ((n + k * d) * low, (n + k * d) * high, (k + 1) * d << fixed.bits),
@@ -233,10 +233,11 @@ def _from_ratios(
 def _side(
     ratio: Ratio, count: int | None, fixed: Fixed, tail: Tail | None = None
 ) -> tuple[list[int], int]:
-    r"""Masses from the mode outwards, as multiples of its mass; and a bound on the sum of the rest.
+    r"""Return lower bounds on the masses from the mode outwards, and an upper bound on their sum.
 
-    The rest excludes the mode and includes all values that are not listed: beyond the last listed
-    value the masses fall at least by ``tail``, by default by the last ratio.
+    Both are relative to the mass of the mode. The sum excludes the mode, and includes the values
+    beyond the last listed one: there the masses decrease at least by the factor ``tail``, by
+    default the last ratio.
     """
     masses, high, total = [fixed.one], fixed.one, 0
     while masses[-1] and len(masses) - 1 != count:
@@ -249,7 +250,7 @@ def _side(
     if len(masses) - 1 != count:
         block, (_, most, whole) = tail or (1, ratio(len(masses) - 1))
         if most >= whole:
-            raise Refused("the masses of the law do not decrease")
+            raise Refused("the masses of the law are not known to decrease in the tail")
         total += -(-block * high * whole // (whole - most))
     return masses, total
 
@@ -335,7 +336,8 @@ class _Real:
         r"""The edges of the cells: points where the loss crosses the grid.
 
         There is an edge at every grid point while the loss is small; further out, the distances are
-        proportional to the loss. For a single epsilon there are two edges around it.
+        proportional to the loss. If ``grid`` is a single epsilon, two edges enclose the point with
+        this loss.
         """
         ends = [0, int(self.shift * _PLACE)]
         if self.normal:

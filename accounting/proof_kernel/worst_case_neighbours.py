@@ -1,9 +1,9 @@
 r"""The rounds of the worst-case neighbours of each part of a certificate.
 
 In each coordinate and direction the largest shift is the worst at every epsilon. It remains to
-maximise over the directions in every coordinate for an asymmetric law, and over the shifts that a
-norm permits. The choice may differ in every round and depend on earlier releases, so several rounds
-are supported only if there is a single choice. Proofs: docs/proofs/kernel.md.
+choose the worst of the shifts that a norm permits and, for an asymmetric law, the direction in each
+coordinate. The worst choice may differ between rounds and depend on earlier releases, so several
+rounds are supported only if a single choice remains. Proofs: docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -110,8 +110,7 @@ class Part:
 def scenarios(
     parts: tuple[Part, ...], *, above: bool, tick: Callable[[], None] = lambda: None
 ) -> list[Scenario]:
-    r"""The candidates for the rounds of the worst-case neighbours; a claim must hold for all of
-    them.
+    r"""The possible rounds of the worst-case neighbours; a claim must hold for all of them.
 
     ``above=True`` rounds an irrational shift towards a larger loss, otherwise a smaller one.
     ``tick`` is called between the computations that may take seconds.
@@ -286,7 +285,7 @@ class Correlated:
         if self.strategy != "tree" and all(a >= b for a, b in pairwise(self.coefficients)):
             places = range(0, self.rounds, self.apart)[: self.most]
             if length * len(places) > _MOST_WORK:
-                raise Refused("the strategy has too many rounds and participations")
+                raise Refused("the strategy has too many rounds and participations for the kernel")
             yield places
             return
         work, waiting = 0, list[tuple[int, ...]]([()])

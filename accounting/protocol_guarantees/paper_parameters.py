@@ -153,9 +153,9 @@ def cz_concentrated(
 def cz_shuffled(
     users: int, epsilon: RationalLike, failure: RationalLike, *, form: Form
 ) -> ShuffledPure:
-    r"""CZ Theorem 3, with an (epsilon/4, q)-relaxed aggregation: g and tau for epsilon' =
-    epsilon/2.
+    r"""CZ Theorem 3, with an (epsilon/4, q)-relaxed aggregation.
 
+    The precision and the threshold are those for epsilon' = epsilon/2.
     ``form="printed"`` has noise of scale g/epsilon, for which the proof gives 1.5 epsilon;
     ``form="corrected"`` has the scale g/epsilon' = 2g/epsilon that the proof needs for epsilon.
     """

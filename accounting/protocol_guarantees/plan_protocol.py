@@ -269,7 +269,10 @@ def _sum(target: _Target) -> Plan:
 
 
 def user_noise(instance: str, parameter: Fraction, users: int) -> Noise:
-    r"""The noise of a user or the analyzer with this scale or, in ``SCALED``, this variance."""
+    r"""The noise that each user, or for "central" the analyzer, adds in the protocol ``instance``.
+
+    ``parameter`` is the variance for "renyi", sigma^2 for "concentrated", otherwise the scale.
+    """
     match instance:
         case "renyi":
             return Skellam(variance=parameter)

@@ -1,17 +1,22 @@
 r"""Certify pure DP from shuffling: a bound on the loss of :class:`PureShuffle` at every output.
 
-The law of the message of a user with value x in {0, ..., g}, as a polynomial in z, is z^x V + tau
-U: V is the noise within the reach, tau is the probability of a cover (a random message), and U is
-the uniform law of a cover. The server sees the sum of n messages. For any two values x, x' of one
-user let f = V (e^eps z^x - z^x') + (e^eps - 1) tau U: the loss is at most eps if f times the
-product of the others' laws has no negative coefficient. Expand the product over the possible sets
-of users who send covers. The values of the others are then only a shift, so all values are
-equivalent: it suffices that U^t f >= 0 for t or more covers, and V^(h-t) f >= 0 for fewer covers,
-where h is the number of honest users. Let G be V without the noise 0. If G^b f >= 0, then V^(h-t) f
-needs to be checked only near its centre. Each of the three conditions gives an enclosure of a least
-e^eps: the largest ratio (A + tau K)/(a + tau K) over all outputs, where A and a are the largest and
-the least mass of the noise over all values x, and K is the mass of covers. Proofs:
-docs/proofs/shuffle.md.
+Laws are written as polynomials in z. The message of a user with value x in {0, ..., g} has the law
+z^x V + tau U: V is the noise within the reach, tau is the probability of a cover (a random
+message), and U is the uniform law of a cover. The server sees the sum of n messages. For any two
+values x, x' of one user let f = V (e^eps z^x - z^x') + (e^eps - 1) tau U. The loss is at most eps
+if f times the product of the others' laws has no negative coefficient.
+
+Expand the product over the possible sets of users who send covers. The values of the others are
+then only a shift, so all values are equivalent. For h honest users and any number t, it suffices
+that
+
+- U^t f >= 0, for t or more covers;
+- V^(h-t) f >= 0, for fewer covers. If G^b f >= 0 for the law G that is V without the noise 0, this
+  needs to be checked only near the centre.
+
+Each of the three conditions gives an enclosure of the least e^eps for which it holds. It is the
+largest ratio (A + tau K)/(a + tau K) over all outputs: A and a are the largest and the least mass
+of the noise over all values x, and K is the mass of covers. Proofs: docs/proofs/shuffle.md.
 """
 
 from __future__ import annotations
@@ -57,7 +62,7 @@ class CertifiedShuffle(PureBound):
 
 
 def certified_shuffle(protocol: PureShuffle, honest: int) -> CertifiedShuffle:
-    r"""The pure guarantee epsilon = g/scale of the shares, if it is certified for all outputs."""
+    r"""The guarantee epsilon = g/scale; raises :class:`NotDerived` unless it is certified."""
     found, own = purity(protocol, honest), protocol.precision / protocol.share.scale
     if found != PureBound(own):
         raise NotDerived(f"pure DP at epsilon = {own}", f"only {found!r} is certified")

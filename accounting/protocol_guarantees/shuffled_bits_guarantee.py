@@ -1,10 +1,11 @@
 r"""The privacy of shuffled bits, and the least binomial noise for a target.
 
-The coordinates of X are independent binomial variables; neighbours differ in coordinate i by at
-most d_i in either direction. As p(x)/p(x-d) decreases in x, every optimal event S is a half-line,
-and P(S) - e^epsilon Q(S) increases with d, so the full shift dominates every smaller shift of the
-same sign. It remains to maximise over the signs of the coordinates; for p = 1/2 one choice
-suffices. The losses of the coordinates add, like those of rounds.
+The noise has independent binomial coordinates, with p(x) the mass function of one of them. Between
+neighbours with the output laws P and Q, coordinate i changes by at most d_i in either direction.
+As p(x)/p(x-d) decreases in x, every optimal event S in one coordinate is a half-line, and
+P(S) - e^epsilon Q(S) increases with d. So the full shift dominates every smaller shift of the same
+sign. It remains to maximise over the signs of the coordinates; for fair bits one choice suffices.
+The losses of the coordinates add, like those of rounds.
 
 Calibration: Binomial(b, p) plus an independent Binomial(1, p) is Binomial(b + 1, p), so adding a
 bit is post-processing and delta is non-increasing in b: bisection finds the least b, and both b and

@@ -122,7 +122,7 @@ def _check_size(protocol: Protocol) -> None:
     else:
         need, most, of = protocol.users, _MOST_VALUES, "values"
     if need > most:
-        reason = f"a run of {need} {of} exceeds the limit of {most} for one simulation"
+        reason = f"a run needs {need} {of}, above the limit of {most}: simulate fewer users"
         raise InvalidParameter("users", protocol.users, reason)
 
 
@@ -170,5 +170,5 @@ def _values(protocol: Protocol, world: np.random.Generator) -> npt.NDArray[Any]:
 
 
 def deviation(protocol: Protocol, present: int) -> float:
-    r"""The deviation of the noise that ``present`` users add, in units of a value, rounded up."""
+    r"""The deviation of the noise of ``present`` users, in the units of the values, rounded up."""
     return math.nextafter(math.sqrt(round_up(protocol.square_error(present))), math.inf)

@@ -7,8 +7,8 @@ add-remove or replace, one user changes
 
 - a count by R; a histogram by R in l1 (2R under replace) and R^2 (2R^2) in l2 squared;
 - a sum of whole steps in [a, b] by R max(|a|, |b|), under replace by R (max(b, 0) - min(a, 0));
-- the pair of a mean, (sum of x - c, h n) for n values x in [c - h, c + h], by R h in each component
-  under add-remove, and by 2R h in l1 and 4 R^2 h^2 in l2 squared under replace;
+- the pair (sum of x - c, h n) of a mean, for n values x in [c - h, c + h]: by R h in each component
+  under add-remove; by 2R h in l1 and 4 R^2 h^2 in l2 squared under replace;
 - the score of a quantile q = p/s by R max(p, s - p), under replace by R s; the score of a key in a
   top k by R.
 
@@ -116,9 +116,9 @@ class Moves(NamedTuple):
 class Answer(NamedTuple):
     r"""An answer with its value, standard error and confidence interval.
 
-    ``value`` is a number, text, or a mapping of keys to numbers; a standard error or interval that
-    would depend on data that was not released is None. ``note`` states the errors that the interval
-    does not cover, except the effect of rows that are not counted.
+    ``value`` is a number, text, or a mapping of keys to numbers. ``standard_error`` or ``interval``
+    is None if it would depend on data that was not released. ``note`` states the errors that the
+    interval does not cover, except the effect of rows that are not counted.
     """
 
     value: Any
@@ -150,7 +150,7 @@ class Query(ABC):
 
     @abstractmethod
     def answer(self, drawn: Any, mechanism: Any, confidence: Fraction) -> Answer:
-        r"""Compute the answer from the released integers ``drawn`` alone, not from the data."""
+        r"""Compute the answer from the released integers ``drawn``, without the data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,8 +175,10 @@ class Additive(Query):
 
 
 def noisy(moves: Moves, scope: TableScope, target: Target) -> Mechanism:
-    r"""Discrete Laplace noise for pure DP, discrete Gaussian noise for zCDP; with a delta, the one
-    of smaller variance.
+    r"""The mechanism that meets ``target`` with the sensitivity ``moves``.
+
+    The noise is discrete Laplace for pure DP, discrete Gaussian for zCDP and, for an epsilon with a
+    delta, whichever of the two has the smaller variance.
     """
     squared = sum(step**2 * count for step, count in heaviest(moves.gaussian))
     if target.rho is not None:
@@ -492,7 +494,10 @@ class Quantile(Clipped):
         return tuple(found)
 
     def factors(self, relation: Relation) -> tuple[tuple[int, ...], int]:
-        r"""Factors that make the sensitivities of all scores about equal, and the largest one."""
+        r"""Return factors that make the scores' sensitivities about equal, and the largest one.
+
+        A sensitivity is that of one score times its factor, to one row.
+        """
         replaced = relation is Relation.REPLACE
         moves = [
             s if replaced else max(p, s - p) for p, s in map(Fraction.as_integer_ratio, self.all)

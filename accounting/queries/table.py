@@ -384,7 +384,7 @@ def _counting(users: Any, most: int, key: bytes) -> Booleans:
     words = np.frombuffer(encryptor.update(blocks), dtype=np.uint64)[::2]
     # 40 bits of each word order the rows of a user; a tie is decided by the index of the row.
     if len(sizes) >> 24:
-        must = "must be increased: fewer than 2^24 users may have more rows"
+        must = f"must be increased: 2^24 or more users have more than {most} rows"
         raise InvalidParameter("rows_per_user", most, must)
     owner = np.repeat(np.arange(len(sizes), dtype=np.uint64), sizes)
     order = np.argsort(owner << 40 | words >> 24, kind="stable")

@@ -424,9 +424,7 @@ def path_of(text: str) -> str:
 
 
 def table_parts(text: str) -> dict[str, str]:
-    r"""Return the parts of a table, except its values, from the text of its identity or structure.
-
-    The result is empty if the text does not describe a table.
+    r"""The parts of a table except the values, from the text of an identity or structure, or {}.
 
     >>> import pandas as pd
     >>> table_parts(identity(pd.DataFrame({"n": [1]})))["the type of column n"]

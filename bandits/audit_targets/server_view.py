@@ -1,13 +1,13 @@
 r"""The server's view of short runs, for an audit.
 
-A run has two arms and two batches. The *watched user*, who is in the first batch, has the reward 0
-or 1. The other rewards are fixed such that, without noise, the reward of this user determines
-whether the second arm is dropped; with noise the decision is random, and it is part of the view.
-Every run is one call of ``play`` with the privatizer of the algorithm and with its policy, which is
-wrapped to record the released sums. Proofs: docs/proofs/bandits.md.
+A run has two arms and two batches. The *watched user* is in the first batch and has the reward 0 or
+1; all other rewards are fixed. Without noise, the reward of the watched user determines whether the
+second arm is dropped. With noise, this decision is random. It is part of the view. Every run is one
+call of ``play`` with the privatizer and the policy of the algorithm; a wrapper of the policy
+records the released sums. Proofs: docs/proofs/bandits.md.
 
-If users add shares of the noise, ``Privatizer.release`` draws only the total noise, which is
-correct only if each share has its intended law. :class:`Devices` runs the protocol itself
+If users add shares of the noise, ``Privatizer.release`` draws only the total noise. This is correct
+only if each share has its intended law. :class:`Devices` runs the protocol itself
 (``dpcore.protocols.run_protocol``), so that an audit sees the messages of the users' devices.
 """
 
@@ -109,15 +109,17 @@ def claim_of(name: str, found: Guarantee | None) -> Guarantee:
 class View(ServerView):
     r"""The server's view of a small instance: a policy, fixed batch sizes and fixed rewards.
 
-    ``sizes[b]`` users pull each arm in batch b + 1. If the watched user (the first to pull arm 0)
-    has reward 1, ``ones[b][a]`` of the users of arm a have reward 1. ``visits`` is 2 if the watched
-    user returns in the second batch. Each row of :meth:`views` contains, in this order:
+    In batch b + 1, ``sizes[b]`` users pull each arm. The watched user is the first to pull arm 0.
+    If the reward of this user is 1, then ``ones[b][a]`` users of arm a in the batch have reward 1.
+    ``visits`` is 2 if the watched user returns in the second batch, otherwise 1. Each row of
+    :meth:`views` contains, in this order:
 
     - the message of the watched user, only with ``path="devices"`` in the local model, where the
       server sees each message;
     - for each batch and arm, the released sum in steps (for bits, the number of ones), or
       ``ABSENT``;
-    - for each batch, the number of steps g that encode a reward of 1, the same in every view;
+    - for each batch, the number g of steps that encode a reward of 1, which is the same in every
+      view;
     - the remaining arms as a bit mask: bit a for arm a.
     """
 
@@ -182,10 +184,10 @@ def view_of(policy: Policy[Any], *, path: PathName = "release", visits: int = 1)
     r"""Build the small instance for ``policy``; batched elimination gets a shorter schedule.
 
     The number of users in the first batch of this schedule is the smallest power of two that can
-    resolve a lead of 3/4 (at most 16 with devices). In the local model without devices this batch
-    has one user, whose message is the sum. In every batch the number of ones of arm 1 is the
-    largest for which arm 1 would be dropped without noise. If ``visits`` is 2, all rewards are 1,
-    so that there is a second batch.
+    resolve a difference of 3/4 between two means (at most 16 with devices). In the local model
+    without devices this batch has one user, whose message is the sum. In every batch the number of
+    ones of arm 1 is the largest for which arm 1 would be dropped without noise. If ``visits`` is 2,
+    all rewards are 1, so that there is a second batch.
     """
     found = _short_view(policy, path)
     if visits == 1:

@@ -40,7 +40,11 @@ r"""The model of two orthogonal actions with rewards in [-1, 1]."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearView(ServerView):
-    r"""The server's view of a short run of ``policy``; each view is a row of integers."""
+    r"""The server's view of a short linear run of ``policy``, as a row of integers.
+
+    The row contains, for each of two phases, the released sum of each action in steps, or
+    ``ABSENT``. The last entry is a bit mask of the remaining actions.
+    """
 
     policy: PhasedElimination
 
@@ -53,7 +57,7 @@ class LinearView(ServerView):
 
     @property
     def horizon(self) -> int:
-        r"""A horizon with exactly two phases of both actions."""
+        r"""The number of rounds of two phases that play both actions, plus one round."""
         return sum(ARMS * (self.policy.h(phase) // ARMS or 1) for phase in (1, 2)) + 1
 
     def views(self, reward: int, runs: int, rng: Rng) -> Views:
@@ -137,7 +141,11 @@ ROUNDS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CombinatorialView(ServerView):
-    r"""The server's view of a short run of ``policy``; each view is a row of integers."""
+    r"""The server's view of a short combinatorial run of ``policy``, as a row of integers.
+
+    The row contains, for each of four rounds, the released sum of each base arm after the round, in
+    steps, or ``ABSENT``.
+    """
 
     policy: Cucb
 
@@ -167,7 +175,7 @@ class CombinatorialView(ServerView):
 
 
 def combinatorial_view_of(policy: Cucb) -> CombinatorialView:
-    r"""The view of ``policy`` on the problem :data:`PAIR` with horizon 4."""
+    r"""The server's view of ``policy`` on the problem :data:`PAIR` with horizon 4."""
     return CombinatorialView(policy=replace(policy, problem=PAIR, horizon=ROUNDS))
 
 

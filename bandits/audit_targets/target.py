@@ -106,12 +106,12 @@ def lead(view: Any) -> int:
 
 
 def across(view: Any) -> int:
-    r"""The sum of arm 0 in the first batch minus its sum in the second, in half rewards."""
+    r"""The first sum of arm 0 minus the second, in half units of reward, rounded; or ``ABSENT``."""
     return _in_halves(view, -1)
 
 
 def both(view: Any) -> int:
-    r"""The sum of arm 0 over the first two batches, in half rewards."""
+    r"""The sum of arm 0 over both batches, in half units of reward, rounded; or ``ABSENT``."""
     return _in_halves(view, 1)
 
 
@@ -153,9 +153,9 @@ def target(spelling: str, rest: str, seeded: bool) -> AuditTarget:  # noqa: FBT0
 
         mine.py:Policy                              also ...,delta=1e-3,path=devices
 
-    ``delta`` (by default 0, or 1/100 if the noise is not pure) is the delta of the claim and, for
-    shuffled bits, also the delta of the calibration. If ``seeded`` is false, the noise comes from
-    the operating system, as in production.
+    ``delta`` is the delta of the claim and, for shuffled bits, also the delta of the calibration.
+    The default is 0, or 1/100 if the loss is unbounded. If ``seeded`` is false, the noise comes
+    from the operating system, as in production.
     """
     algorithm, _, keys = (part.strip() for part in rest.partition(","))
     own = is_own(algorithm)
@@ -274,7 +274,7 @@ def _policy(
     name = text.partition(":")[0]
     known = [entry.name for entry in ALGORITHMS if entry.name not in _FLOORS]
     if name in _FLOORS:
-        reason = f"{name} is a non-private policy without a claim to refute"
+        reason = f"{name} is not private, so it has no claim: choose a private algorithm"
         raise InvalidParameter("target", spelling, reason)
     find_name("target", spelling, dict.fromkeys((*known, _BITS)), name=name)
     combinatorial = name in FAMILY
@@ -306,7 +306,9 @@ def _policy(
             "scaling", given["scaling"], f"{name} has no such parameter: omit it"
         )
     if text != name:
-        raise InvalidParameter("scaling", given["scaling"], f"is given twice: {text}")
+        raise InvalidParameter(
+            "scaling", given["scaling"], f"is also given as s in {text}: omit one of them"
+        )
     return replace(policy, privatizer=replace(privatizer, scaling=given["scaling"]))
 
 

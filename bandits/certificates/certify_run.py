@@ -77,9 +77,9 @@ def certificate_of(
 ) -> RunCertificate:
     r"""Certify the epsilon of ``run`` at each of ``deltas`` in (0, 1), from its guarantee.
 
-    A part of the guarantee with a sensitivity of at most ``most_steps`` steps has its own
-    certificate; for rounds with noise other than discrete Laplace the limit is also at most 100
-    steps. Larger parts would take seconds or cannot be checked, and are marked as unchecked. If the
+    A part of the guarantee has its own certificate if its sensitivity is at most ``most_steps``
+    steps, and at most 100 steps for rounds with noise other than discrete Laplace. Parts with a
+    larger sensitivity are marked as unchecked: checking them would take too long or fail. If the
     noise was not drawn from the operating system, an assumption states this.
 
     >>> import numpy as np

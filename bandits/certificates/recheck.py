@@ -68,8 +68,8 @@ def recheck(text: str | bytes) -> Verdict:
 
     - the digest;
     - that epsilon is at least the epsilon of each part;
-    - that the epsilon of each part is at least the epsilon that the certificate of this part
-      proves; that certificate must hold, for the same noise, sensitivity, scope and rounds;
+    - that the certificate of each part holds, is for the same noise, sensitivity, scope and rounds
+      as the part, and proves an epsilon that is at most the epsilon of the part;
     - that each release belongs to a part;
     - that all assumptions implied by these fields are present.
 
@@ -78,10 +78,14 @@ def recheck(text: str | bytes) -> Verdict:
     assumed. All parts together may use 2^22 listed values; parts beyond this are unchecked. The
     check must finish within the enclosing ``deadline``, by default 60 seconds.
 
-    The text cannot prove that its parts are complete, that the listed releases are those of the
-    run, that the noise has the stated source, or that the noise of a part remains after the stated
-    dropouts. These are assumptions, which the text must contain. The digest is not a signature, so
-    the author is not verified.
+    Some facts cannot be verified from the text, so the text must list them as assumptions:
+
+    - that its parts are complete;
+    - that the listed releases are those of the run;
+    - that the noise has the stated source;
+    - that the noise of a part remains after the stated dropouts.
+
+    The digest is not a signature, so the author is not verified.
 
     >>> print(recheck("{}"))
     schema: fails: must be dpcore-bandit-certificate/1
@@ -226,7 +230,7 @@ def _in_words_of_today(sentence: str) -> str:
 
 
 def knows(algorithm: str) -> bool:
-    r"""Whether the server's and users' views in a run of the algorithm are known."""
+    r"""Whether dpcore knows what the server and the users see in a run of the algorithm."""
     return any(algorithm in known for known in (_TRUST, _AVERAGES, _STREAMS))
 
 
@@ -425,9 +429,7 @@ def _check_released(value: object, parts: tuple[WorstPart, ...], horizon: int) -
             raise Malformed(where, "is listed twice")
         seen.add(law)
     if times > horizon:
-        raise Malformed(
-            "released", "must contain at most one release per round, but exceed the horizon"
-        )
+        raise Malformed("released", f"must not contain more releases than rounds ({horizon})")
 
 
 def _claims(where: str, value: object) -> dict[str, Fraction]:

@@ -40,7 +40,7 @@ def papers_command(
 
 
 def rows(*, quick: bool = False) -> tuple[LaterRow, ...]:
-    r"""All rows, computed lazily; ``quick`` uses fewer parameters but includes every erratum.
+    r"""The rows of all papers, computed on request; ``quick`` uses fewer parameters per theorem.
 
     >>> len(rows(quick=True)) < len(rows())
     True

@@ -166,8 +166,8 @@ class ExperimentOptions:
     )
     delta: str | None = _what(
         "DELTA",
-        "The delta of each user, to which shuffled bits, linear algorithms, the factorisation and "
-        "runs with --visits are calibrated. All others report epsilon at DELTA. (default: 1e-6)",
+        "The delta of each user. Shuffled bits, linear algorithms, the factorisation and runs with "
+        "--visits are calibrated to it; all others report epsilon at DELTA. (default: 1e-6)",
     )
     horizon: str | None = _what(
         "T", "The number of rounds per run, e.g. 1e6. (default: the preset's)", "-T", "--horizon"
@@ -188,8 +188,8 @@ class ExperimentOptions:
     )
     failure_probability: str | None = _how(
         "P",
-        "The probability that a run drops the best arm, e.g. 1e-3, 5%, or 1/T as in the theorems. "
-        "(default: 0.1)",
+        "The largest probability that a run drops the best arm, e.g. 1e-3, 5%, or 1/T as in the "
+        "theorems. (default: 0.1)",
     )
     confidence: str | None = _how("P", "The former name of --failure-probability.", hidden=True)
     renyi_tail: str | None = _how(
@@ -215,8 +215,8 @@ class ExperimentOptions:
     super_arm: str | None = _what("K", "The size of a super arm. (default: the preset's)")
     release: str | None = _how(
         "WORD",
-        "How cucb-dp and cucb-dp2 release sums: tree, doubling or factorisation. (default: "
-        "doubling, tree with --radius paper)",
+        "How cucb-dp and cucb-dp2 release sums: tree, doubling or factorisation. (default: tree "
+        "with --radius paper, otherwise doubling)",
     )
     visits: str | None = _how(
         "B",
@@ -256,12 +256,12 @@ def run(
     ),
     jobs: str = _how(
         "N",
-        "The number of processes, or -1 for one per core. The results do not depend on it.",
+        "The number of processes, or -1 for one per core. It does not affect the results.",
         "-j",
         "--jobs",
         default="1",
     ),
-    resume: str | None = _how("FILE", "Store finished runs in this file and continue from it."),
+    resume: str | None = _how("FILE", "Store finished runs in this file, and continue from them."),
     output: str | None = _result(
         "DIR",
         "Write rows.json, regret.csv, certificates and (with matplotlib) regret.svg.",

@@ -3,7 +3,7 @@ r"""A simulated experiment: a run for every combination of algorithm, epsilon an
 Each run is a *cell*. The draws of different cells are independent. The draws of a cell are a
 function of (seed, preset, algorithm, epsilon, instance); they do not depend on the number of
 processes or the order of the runs. Simulated runs draw their noise from a seed, so they are not
-private. Users are new or return up to B times; only runs with returning users import the ledger.
+private. A user takes part once or, if ``max_visits`` is given, up to that many times.
 """
 
 from __future__ import annotations
@@ -140,10 +140,14 @@ class Experiment(RunParameters):
     >>> [cell.batches for cell in run_cells(small, small.worlds())]
     [3, 3]
 
-    Raises :class:`InvalidParameter` if a name is unknown, an epsilon is outside [10^-6, 10^3], a
-    count is below 1, the horizon is above 10^12, or a value is repeated (including epsilons that
-    are equal as floats). With shuffled bits, epsilon must also be at least 10^-2 and delta at least
-    10^-30.
+    Raises :class:`InvalidParameter` if
+
+    - a name is unknown;
+    - an epsilon is outside [10^-6, 10^3], below 10^-2 with shuffled bits, or below 10^-1 for
+      shuffled-se with the exact radius;
+    - delta is below 10^-30 with shuffled bits;
+    - a count is below 1, or the horizon is above 10^12;
+    - a value is repeated, or two epsilons are equal as floats.
     """
 
     preset: str
@@ -333,7 +337,7 @@ def _check_named(argument: str, values: Sequence[object]) -> None:
 
 
 def limits(max_visits: int | None, plan: Deployment) -> Iterator[tuple[str, tuple[str, ...]]]:
-    r"""Yield (message for other algorithms, supporting algorithms) for each required feature."""
+    r"""Yield (error for algorithms without it, algorithms with it) for each required feature."""
     if plan.aggregation == "masked":
         yield "does not use secure aggregation; use one of", _MASKED
     if max_visits is not None:

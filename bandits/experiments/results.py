@@ -4,8 +4,9 @@ regret.csv is a tidy table with a row for each run and checkpoint; its curves ar
 
 The *record* of a folder is its rows.json, or its regret.csv if a run was interrupted while writing.
 A run replaces only files of an earlier run. It recognises rows.json by its schema, regret.csv by
-its header, certificates by the record, and the plot by the preset in the record. rows.json is
-deleted first and written last: a folder that contains it is complete and belongs to one experiment.
+its header, certificates by the record, and the plot by the preset in the record. A run deletes
+rows.json first and writes it last, so a folder with rows.json is complete and all of its results
+belong to one experiment.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ def read_lines(path: Path) -> tuple[PlotLine, ...]:
     r"""Parse the curves in a file from :func:`write_csv`, in the order of the file.
 
     Raises :class:`InvalidParameter` if the file was not written by :func:`write_csv` (the message
-    names the invalid line), if it is truncated, or if its runs cannot be averaged because they
-    repeat an instance or differ in their settings or rounds.
+    names the invalid line), if it is truncated, or if its runs cannot be averaged: runs of one
+    curve must have distinct instances, the same settings and the same rounds.
     """
 
     def refused(reason: str) -> InvalidParameter:
@@ -187,7 +188,7 @@ def draw_results(
 
 
 def bounds_of(document: Mapping[str, Any], lines: Sequence[PlotLine]) -> dict[str, Curve]:
-    r"""The lower bound c ln(t)/t on the regret of a hard instance, as a curve for each epsilon."""
+    r"""The lower bound c ln(t)/t on regret per round of a hard instance, a curve per epsilon."""
     from bandits.regret_plots import Curve
 
     at = tuple(float(t) for t in lines[0].t if t > 1)
@@ -197,7 +198,7 @@ def bounds_of(document: Mapping[str, Any], lines: Sequence[PlotLine]) -> dict[st
             horizon = int(document["horizon"])
             c = float(bound["regret_per_round"]) * horizon / math.log(horizon)
             if not 0 < c < math.inf:
-                raise ValueError(f"a lower bound of {c}")
+                raise ValueError(f"the lower bound is {c}, which is not positive and finite")
             y = tuple(c * math.log(t) / t for t in at)
             label = f"{bound['theorem']}, T to infinity"
             found[str(epsilon)] = Curve(label=label, x=at, y=y, error=(0.0,) * len(at))
@@ -233,7 +234,9 @@ def _decimal(epsilon: str) -> str:
     try:
         return up(Fraction(epsilon), _DIGITS)
     except (ValueError, ZeroDivisionError):
-        raise InvalidParameter("path", epsilon, "is not a valid epsilon") from None
+        raise InvalidParameter(
+            "path", epsilon, "is in the column epsilon, but is not a number"
+        ) from None
 
 
 TABLE: Final = "regret.csv"

@@ -192,7 +192,8 @@ def resume(path: str | Path, experiment: Experiment, worlds: Worlds) -> Iterator
         file.resume(SCHEMA, _json(header), begun, taken)
         tasks = [cell.task for cell in state.cells]
         if tasks != [task for task, _ in zip(experiment.tasks(), tasks, strict=False)]:
-            raise InvalidParameter("resume", str(place), "contains runs in another order")
+            reason = "contains runs in another order than this experiment: use another file"
+            raise InvalidParameter("resume", str(place), reason)
         yield state
 
 
@@ -234,9 +235,9 @@ def _cell_in(path: Path, number: int, payload: bytes) -> Cell:
         cell = Cell(**{**content, **rows, "released": released})
         whole = [getattr(cell, name) for name in _COUNTS] + [*cell.pulls, *cell.active]
         if not all(type(value) is int for value in whole):
-            raise TypeError("a count that is not an integer")
+            raise TypeError("a count is not an integer")
         if not all(type(value) is float for value in (*cell.regret, cell.mean_bits_per_user)):
-            raise TypeError("a mean that is not a float")
+            raise TypeError("a mean is not a float")
     except (KeyError, TypeError, ValueError, RecursionError) as wrong:
         reason = f"contains invalid data ({wrong}) in run {number}"
         raise InvalidParameter("resume", str(path), reason) from None

@@ -257,7 +257,7 @@ def remarks(rows: Sequence[Row]) -> list[str]:
 
 
 def lower_bounds(experiment: Experiment) -> list[dict[str, Any]]:
-    r"""The theorem's lower bound on regret at each epsilon; empty unless the instances are hard."""
+    r"""A theorem's lower bound on regret at each epsilon; empty unless the instances are hard."""
     found = []
     for epsilon in experiment.epsilons:
         bound = lower_bound(
@@ -322,14 +322,14 @@ def read_document(path: Path, *, argument: str = "path") -> dict[str, Any]:
     try:
         rows = [_key(row) for row in found["rows"]]
         if len(set(rows)) < len(rows):
-            raise ValueError("two rows with the same algorithm and epsilon")
+            raise ValueError("two rows have the same algorithm and epsilon")
         for row in found["rows"]:
             values = row["by_instance"]
             if not isinstance(values, list) or not values:
-                raise ValueError("a row without regret")
+                raise ValueError("a row contains no regret")
             # The regret may exceed 1 for super arms, and be negative for an approximate oracle.
             if not all(type(each) in (int, float) and abs(each) <= _MOST for each in values):
-                raise ValueError(f"a regret per round outside [-{_MOST}, {_MOST}]")
+                raise ValueError(f"a regret per round is outside [-{_MOST}, {_MOST}]")
         _ = [found[name] for name in _SAME]
     except (KeyError, TypeError, ValueError, OverflowError) as wrong:
         reason = f"contains invalid data ({wrong})"
@@ -348,9 +348,9 @@ def _key(row: dict[str, Any]) -> tuple[str, float]:
     # The key by which rows are matched; checked when a document is read.
     algorithm, epsilon = row["algorithm"], row["epsilon"]
     if not isinstance(algorithm, str):
-        raise TypeError("an algorithm name that is not text")
+        raise TypeError("an algorithm name is not text")
     if type(epsilon) not in (int, float) or not 0 < epsilon < math.inf:
-        raise ValueError("an epsilon that is not a number > 0")
+        raise ValueError("an epsilon is not a number > 0")
     return algorithm, float(epsilon)
 
 

@@ -170,9 +170,9 @@ def cz_renyi_bound(order: int, e: Fraction, s: Fraction, *, form: Form) -> Fract
     r"""The bound of CZ Theorem 2 on the Renyi divergence D_alpha, alpha = ``order``.
 
     D_alpha <= alpha epsilon^2/2 + min{(2 alpha - 1) epsilon^2/(4 s^2) + 3 epsilon/(2 s^3), x},
-    where the paper prints x as 3 epsilon^2/(2s). The paper's Lemma 3 with sensitivity g and
-    variance g^2/epsilon^2, where g >= s epsilon sqrt n, gives x = 3 epsilon/(2s) for every n
-    (``"corrected"``); the printed x follows only if g >= s.
+    where the paper prints x as 3 epsilon^2/(2s) (``"printed"``), which follows only if g >= s. The
+    paper's Lemma 3 with sensitivity g >= s epsilon sqrt n and variance g^2/epsilon^2 gives
+    x = 3 epsilon/(2s) for every n (``"corrected"``).
     """
     first = (2 * order - 1) * e**2 / (4 * s**2) + 3 * e / (2 * s**3)
     second = 3 * e / (2 * s) if form == "corrected" else 3 * e**2 / (2 * s)

@@ -167,9 +167,10 @@ def _twice(value: Enclosure) -> Enclosure:
 
 
 def lzj_scalar(n: int, g: int, epsilon: Fraction, d: Fraction) -> BitNoise:
-    r"""The bits of LZJ Algorithm 4, eq. (60), as printed; the caller chooses g >= 2B sqrt n.
+    r"""The random bits of LZJ Algorithm 4, eq. (60), as printed; the caller takes g >= 2B sqrt n.
 
-    b = ceil(180 g^2 ln(2/delta)/((epsilon/2)^2 n)), p = 90 g^2 ln(2/delta)/(b (epsilon/2)^2 n).
+    Each user adds b bits of probability p, where b = ceil(180 g^2 ln(2/delta)/((epsilon/2)^2 n))
+    and p = 90 g^2 ln(2/delta)/(b (epsilon/2)^2 n).
     """
     log, half = log_of(2 / d), epsilon / 2
     return bits_of_cheu(n, g, lambda: log() / ball(half * half))

@@ -6,9 +6,9 @@ times the largest variance of an estimated reward. The smallest value is d, the 
 span (Kiefer and Wolfowitz 1960); elimination needs a value of at most 2d, for which few actions
 suffice. If the actions do not span R^d, their span is used (Li, Zhou and Ji 2022, Remark 3.2).
 
-The stated value of a design is an upper bound on the true one: an approximate inverse A of V is
-checked by the residual R = I - A V, including the rounding errors of all sums (Higham 2002, section
-3.1). Proofs: docs/proofs/radius.md.
+The stated value of a design is an upper bound on its true value. It is computed from an approximate
+inverse A of V and a bound on the residual R = I - A V, which includes the rounding errors of all
+sums (Higham 2002, section 3.1). Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ least-squares estimate of theta*, and actions that cannot be the best are droppe
 
 Let the rows of X be the played actions, T the diagonal matrix of the numbers T(x), V = X^T T X and
 C = T X V^+. With c = C v, the estimate of <theta*, v> is sum_x c_x y(x), a fixed linear combination
-of the released averages y(x), so its error is a sum of independent terms with known tails. Proofs:
-docs/proofs/radius.md.
+of the released averages y(x). Its error is therefore a sum of independent terms with known tails.
+Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Phase:
 
     @property
     def chances(self) -> float:
-        r"""The number 1/beta = k T, the inverse of the failure probability beta."""
+        r"""The inverse 1/beta = k T of the failure probability beta, for k actions and T rounds."""
         return float(self.model.actions.count) * self.horizon
 
     @property
@@ -87,12 +87,16 @@ class Phase:
 def paper_staying(phase: Phase, averages: Floats) -> tuple[int, ...]:
     r"""Drop each action x whose estimate is more than 2W below the best (LZJ eq. 3 and 54).
 
-    W = (sqrt(2d/(|U| h)) + sigma/sqrt|U| + sigma_n) sqrt(2 ln(kT)), sigma_n = 2 sigma_p sqrt(Sd).
-    |U| is the number of clients, k that of actions, S the bound on the support, and sigma_p the
-    standard deviation of the noise of an average. With one user per round (Appendix C, Table 4),
-    |U| = 1, sigma = 0 and sigma_n = 2d sigma_s sqrt(s)/h; in the local model sigma_n = 2d sigma_u
-    sqrt(2s/h). Here sigma_s and sigma_u are the standard deviations of the noise of a sum and of
-    one user. W is reproduced from the paper, not proven here.
+    Let |U| be the number of clients, k the number of actions, s the number of played actions, and S
+    the upper bound on s (:func:`~bandits.policies.g_optimal_design.most_support`). Then
+
+        W = (sqrt(2d/(|U| h)) + sigma/sqrt|U| + sigma_n) sqrt(2 ln(kT)),
+
+    where sigma_n = 2 sigma_p sqrt(Sd), and sigma_p is the standard deviation of the noise of an
+    average. With one user per round (Appendix C, Table 4), |U| = 1, sigma = 0 and sigma_n =
+    2d sigma_s sqrt(s)/h; in the local model sigma_n = 2d sigma_u sqrt(2s/h). Here sigma_s and
+    sigma_u are the standard deviations of the noise of a sum and of one user. W is reproduced from
+    the paper, not proven here.
     """
     points = phase.model.actions.points[list(phase.active)]
     estimates = points @ (phase.weights.T @ averages)
@@ -278,10 +282,10 @@ class PhasedElimination(Policy[PhasedState]):
     r"""Phased elimination on ``model`` with averages released by ``privatizer``.
 
     ``alpha`` sets the growth of the number of clients. ``each`` is the fixed number of clients per
-    phase; if it is None, the total over T rounds is that of "growing" ``clients``. ``population``
-    is the number of users, or None if it is unlimited: a client takes part in only one phase, so
-    ``init`` and ``sizes`` raise :class:`InvalidParameter` if the horizon needs more clients.
-    ``radius`` decides which actions are dropped.
+    phase; if it is None, the total over T rounds is that of ``clients="growing"``. ``population``
+    is the number of users, or None if it is unlimited. A client takes part in only one phase, so
+    ``init`` and ``sizes`` raise :class:`InvalidParameter` if the horizon needs more clients than
+    this number. ``radius`` decides which actions are dropped.
     """
 
     model: Of[LinearModel] = Of(LinearModel, "must be a LinearModel")
@@ -312,7 +316,10 @@ class PhasedElimination(Policy[PhasedState]):
         return f"{MODELS[self.privatizer.trust]}{FAMILIES[self.clients]}"
 
     def h(self, phase: int) -> int:
-        r"""The h of phase l: 2^l, or (4 d ln ln d + 16) 2^(l-1) with one client per round."""
+        r"""The h of phase l: 2^l, or (4 d ln ln d + 16) 2^(l-1) with one client per round.
+
+        Each action x is played ceil(h pi(x)) times, where pi is the design of the phase.
+        """
         if self.clients != "one-a-round":
             return int(2**phase)
         return int(_first(self.model.actions.dimension) * 2 ** (phase - 1))

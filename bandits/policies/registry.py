@@ -1,8 +1,9 @@
 r"""The algorithms of ``dpcore bandit`` by name: their settings and their policies.
 
-With the exact radius, elimination uses the exact schedule and four times the paper's precision, or
-the default s of an algorithm with this parameter. With the paper's radius all parameters are those
-of the paper or, with ``schedule="released"``, those of its released code.
+With the exact radius, batched elimination uses the exact schedule, and the ``scaling`` of its
+:class:`~bandits.privatizers.batch_sums.SumPrivatizer` is 4 instead of 1. The scaling is the
+parameter s of dist-rdp-se and dist-cdp-se, 10 by default. With the paper's radius, all parameters
+are those of the algorithm's paper or, with ``schedule="released"``, those of its released code.
 
 Your own policy is written ``file.py:NAME`` or ``package.module:NAME`` and is imported into this
 process as trusted code. An audit creates it without arguments; a run passes ``epsilon``, ``delta``,
@@ -80,12 +81,12 @@ class RunParameters:
     r"""Parameters shared by policies and experiments: the horizon and variants.
 
     ``failure_probability`` is p, a bound on the probability that the run drops the best arm.
-    ``renyi_tail`` selects the h of Renyi noise in the paper's radius; None selects the h of the
-    released code with the released schedule, and the printed h with all other schedules
-    (``confidence_radii.PaperRadius``). ``max_visits`` is the largest number of visits of each of
-    ``users`` users (None if unlimited), and ``deployment`` plans for dropouts. For linear
-    algorithms, ``calibration`` sets the noise and ``alpha`` the growth of the number of clients.
-    ``release`` selects how cucb-dp and cucb-dp2 release sums.
+    ``renyi_tail`` is the ``form`` of ``bandits.elimination_radii.PaperRadius``, the paper's radius
+    for Renyi noise; None means "released" with the released schedule, and otherwise "printed".
+    ``max_visits`` is the largest number of visits of each of ``users`` users (None if users do not
+    return), and ``deployment`` plans for dropouts. For linear algorithms, ``calibration`` sets the
+    noise and ``alpha`` the growth of the number of clients. ``release`` selects how cucb-dp and
+    cucb-dp2 release sums.
     """
 
     horizon: Whole = Whole()
@@ -116,9 +117,9 @@ class Setting(RunParameters):
     >>> Setting(epsilon="0.5", delta="1e-6", horizon=10**6, arms=10).epsilon
     Fraction(1, 2)
 
-    Raises :class:`InvalidParameter` if epsilon <= 0, delta is outside (0, 1), arms < 1, the horizon
-    is below the number of arms, the failure probability is outside (0, 1/2), or the radius or
-    schedule is unknown.
+    Raises :class:`InvalidParameter` if epsilon <= 0, delta is outside (0, 1), or the failure
+    probability is outside (0, 1/2). The same error is raised if arms < 1, the horizon is below the
+    number of arms, or the radius or schedule is unknown.
     """
 
     epsilon: Exact = Exact(zero=NO_NOISE)
@@ -135,10 +136,10 @@ class Setting(RunParameters):
     def failure(self) -> Fraction:
         r"""The probability that a sum mod m is decoded incorrectly: 1/T in the paper.
 
-        With the exact radius, a decoding error counts against an interval's share of p, so the
-        probability of a decoding error is also at most a hundredth of the smallest share. No share
-        is below p/(B (B + 1) K), where B is the largest possible number of batches: batches of 1,
-        2, 4, ... pulls of two arms.
+        With the exact radius, p is divided among the intervals, and an interval's share of p also
+        covers decoding errors. So the result is also at most a hundredth of the smallest share. No
+        share is below p/(B (B + 1) K), where K is the number of arms and B the largest possible
+        number of batches, which pull two arms 1, 2, 4, ... times.
 
         >>> from dataclasses import replace
         >>> few = Setting(epsilon=1, delta="1e-6", horizon=10**4, arms=150)
@@ -435,7 +436,7 @@ def _radius(schedule: Schedule, setting: Setting) -> Radius:
 
 
 def is_own(name: str) -> bool:
-    r"""Whether ``name`` is a policy in a file or module instead of the name of an algorithm."""
+    r"""Whether ``name`` has the form ``file.py:NAME`` or ``module:NAME`` of a user's own policy."""
     place, colon, attribute = name.rpartition(":")
     module = place.endswith(".py") or all(part.isidentifier() for part in place.split("."))
     return bool(colon) and attribute.isidentifier() and module

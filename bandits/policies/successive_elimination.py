@@ -7,11 +7,10 @@ With the paper's intervals the gap is 2 beta(b): mean + beta(b) must be at least
 beta(b).
 
 A :class:`Schedule` sets the batch lengths. Batches that are too long increase the regret, and
-batches that are too short waste releases. An arm is pulled l(1) + ... + l(b) times, where l(b) is
-the first length that resolves its gap. With l(b) = l(1) eta^(b-1), and the required length uniform
-on a logarithmic scale, the mean number of pulls is eta/ln(eta) times the required length: 2.89 for
-eta = 2 and 4, 2.73 for eta = 3, with the minimum at eta = e. Batches too short to resolve any gap
-are wasted.
+batches that are too short to resolve any gap waste releases. An arm is pulled l(1) + ... + l(b)
+times, where l(b) is the first length that resolves its gap. Let l(b) = l(1) eta^(b-1), and let the
+required length be uniform on a logarithmic scale. Then the mean number of pulls is eta/ln(eta)
+times the required length: 2.89 for eta = 2 and 4, and 2.73 for eta = 3. The minimum is at eta = e.
 
 DP-SE is a discretised successive elimination in the central model (Sajed and Sheffet 2019). Epoch
 e = 1, 2, ... has Delta_e = 2^-e and pulls every active arm
@@ -125,8 +124,8 @@ def exact_schedule(
     Let D be the certified gap of l pulls (``ExactRadius.gap`` for all ``arms`` active, with p =
     ``failure`` shared equally among the batches that fit in ``horizon``). An arm more than 2 D
     below the best is dropped. The candidates for l(1) are the lengths 2^i and 3 2^i that use at
-    most half of the horizon. l(1) is the smallest candidate with 2 D <= 1/2, as in the first epoch
-    of DP-SE, or the largest candidate if there is none. Lengths grow by a factor of 3.
+    most half of the horizon. The smallest candidate with 2 D <= 1/2 is chosen, as in the first
+    epoch of DP-SE, or the largest if none has 2 D <= 1/2. Lengths grow by a factor of 3.
     """
     arms, rounds = arms_and_horizon(arms, horizon)
     chance = failure_probability_of(failure, argument="failure")
@@ -170,8 +169,8 @@ NAMES: Final[dict[str, str]] = {
 class EliminationState:
     r"""The active arms among ``arms``, in increasing order, and the index of the next release.
 
-    ``sums`` are the released sums of the active arms that the next means use, or empty if there are
-    none.
+    ``sums`` contains, for each active arm, the sum of the earlier releases that its next mean also
+    uses. It is empty if the next mean uses no earlier release.
     """
 
     arms: int
@@ -372,9 +371,9 @@ def surviving(means: dict[int, Fraction], gap: float) -> tuple[int, ...]:
 class DpSe(SuccessiveElimination):
     r"""Sajed and Sheffet's algorithm for ``epsilon``; each batch is an epoch.
 
-    ``radius=DpSeRadius()`` is the paper's 2 h_e + 2 c_e; the default is certified for the actual
-    noise instead. R_e is always the paper's. ``failure`` is the probability that a sum mod m is
-    decoded incorrectly.
+    ``radius=DpSeRadius()`` is the paper's radius; the default is certified for the actual noise
+    instead. The number of pulls in an epoch is always the paper's. ``failure`` is the probability
+    that a sum mod m is decoded incorrectly.
     """
 
     epsilon: Exact = Exact(zero=NO_NOISE)
@@ -467,7 +466,7 @@ class ShuffleElimination(Elimination):
         return self.pulled(state.batch), 2 * self.width(state.batch, state.horizon)
 
     def width(self, phase: int, horizon: int) -> float:
-        r"""The width I after phase t = ``phase``, rounded up."""
+        r"""The half-width I of the confidence intervals after phase t = ``phase``, rounded up."""
         return _width(self, phase, horizon)
 
     def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
@@ -504,10 +503,10 @@ def _width(policy: ShuffleElimination, phase: int, horizon: int) -> float:
 def joint_width(laws: tuple[Binomial, ...], pulls: int, failure: Fraction) -> float:
     r"""Return w with P(\|mean - mu\| > w) <= ``failure``, for N = ``pulls`` and binomial noise.
 
-    Chernoff's bound: w is valid if N w = (h(a) + K(a) + ln(2/failure))/a for some tilt a > 0. Here
-    h(a) = N a^2/8 is Hoeffding's bound for rewards in [0, 1], and K(a) = sum_i n_i (ln(1 - p_i +
-    p_i e^a) - a p_i) is the term of the noise ``laws`` Binomial(n_i, p_i). For the lower tail, p_i
-    is replaced by 1 - p_i. The result is rounded up.
+    By Chernoff's bound, w is valid if N w = (h(a) + K(a) + ln(2/failure))/a for some tilt a > 0.
+    Here h(a) = N a^2/8 is Hoeffding's bound for rewards in [0, 1]. The noise ``laws`` are
+    Binomial(n_i, p_i) and contribute K(a) = sum_i n_i (ln(1 - p_i + p_i e^a) - a p_i). For the
+    lower tail, p_i is replaced by 1 - p_i. The result is rounded up.
     """
     sides = (
         tuple((int(law.trials), law.probability) for law in laws),

@@ -70,7 +70,7 @@ class Releasing(ABC, Generic[Size]):
         r"""The size of the release that contains the users of ``ask``."""
 
     def present(self, ask: Ask) -> Ask:
-        r"""The users of ``ask`` whose values are in the sums: all except dropouts."""
+        r"""The request ``ask`` without the users who drop out and are missing from the sums."""
         return ask
 
     @abstractmethod
@@ -93,7 +93,7 @@ class Releasing(ABC, Generic[Size]):
 
     @abstractmethod
     def assumed(self, size: Size) -> tuple[str, ...]:
-        r"""The assumptions of this guarantee, except those about the noise source."""
+        r"""The assumptions of :meth:`guarantee`, except those about the noise source."""
 
     @abstractmethod
     def record(self, size: Size, batch: str) -> Release | None:
@@ -161,7 +161,7 @@ class Privatizer(Releasing[int]):
 
     @property
     def least_noise(self) -> Noise | None:
-        r"""The part of a release's noise on which the guarantee relies, or None if on all of it."""
+        r"""The noise on which a release's guarantee relies, or None if it relies on all noise."""
         return None
 
     @final
@@ -221,7 +221,7 @@ class Privatizer(Releasing[int]):
 
         The sum is over the rewards of the :meth:`reporting` users; every call draws fresh noise.
         The noise is one draw if the law of the users' total noise is known, and is drawn user by
-        user in the local model. Raises :class:`InvalidParameter` if the sum is impossible.
+        user in the local model. Raises :class:`InvalidParameter` if no encodings have this sum.
         """
         protocol, total = self._of(pulls), self.checked(encoded_sum, pulls)
         present = self.reporting(pulls)

@@ -76,11 +76,11 @@ class SteadyPrivatizer(Planned[AggregatedSum | BinaryShuffle]):
 
     With secure aggregation, each user adds a share of the discrete Laplace or Skellam noise. If the
     law is a sum of N discrete Gaussians or of N shuffled fair bits, each of n users adds ceil(N/n)
-    terms, so a release has at least N terms, and the guarantee is for N terms. With shuffled bits,
-    ``steps`` is 1 and rewards are rounded to a bit. g = ``steps`` is the same for every n, so every
-    release protects a reward equally well. ``failure`` is the probability that a sum mod m is
-    decoded incorrectly. With a ``deployment``, the remaining users add this noise in the worst
-    case.
+    terms. A release then contains at least N terms, and the guarantee is for N terms. With shuffled
+    bits, ``steps`` is 1 and rewards are rounded to a bit. The number g = ``steps`` is the same for
+    every n, so every release protects a reward equally well. ``failure`` is the probability that a
+    sum mod m is decoded incorrectly. With a ``deployment``, the remaining users add this noise in
+    the worst case.
     """
 
     law: SteadyLaw
@@ -342,8 +342,8 @@ class Book:
     def pay(self, users: Names, release: str) -> npt.NDArray[np.bool_]:  # noqa: ARG002  # no names
         r"""Charge each of ``users`` for ``release``; return False for users without enough budget.
 
-        Users without enough budget are not charged and must not take part. Raises
-        :class:`InvalidParameter` for unknown or repeated users, and then charges no user.
+        Users without enough budget are not charged and must not take part. If a user is unknown or
+        repeated, :class:`InvalidParameter` is raised and no user is charged.
         """
         return self.able(users)
 

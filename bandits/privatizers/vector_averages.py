@@ -1,9 +1,9 @@
 r"""Private averages of several actions at once, the PRIVATIZERs of Li, Zhou and Ji (LZJ).
 
-A client sends one average reward for each of s actions, clipped to [-B, B] and rounded to g steps
-(:class:`bandits.batch.Encoding`), so that a client changes each of the s sums over clients by
-at most g. The noise is discrete. ``calibration="exact"`` uses the least noise that is certified for
-(epsilon, delta) if all s averages of a client change by g at once. ``"paper"`` uses the paper's
+A client sends one average reward for each of s actions, clipped to [-B, B] and encoded as an
+integer in [0, g] (:class:`bandits.batch.Encoding`). A client therefore changes each of the s sums
+by at most g. The noise is discrete. ``calibration="exact"`` uses the least noise that is certified
+for (epsilon, delta) if all s averages of a client change by g at once. ``"paper"`` uses the paper's
 formula; the true epsilon and delta are derived from the noise. ``"pure"`` uses discrete Laplace
 noise of scale s g/epsilon, which is epsilon-DP for the client.
 
@@ -125,7 +125,7 @@ class AveragePrivatizer(Releasing[Averages]):
         return chosen(self.epsilon, self.delta, size.users, size.coordinates)
 
     def noise(self, size: Averages) -> Noise | None:
-        r"""The law of the noise of each sum over clients, in steps (binomial noise not centred)."""
+        r"""The law of the noise of each sum over clients, in steps; a binomial is not centred."""
         if self.trust == "none":
             return None
         added = self._added(size)
@@ -134,8 +134,9 @@ class AveragePrivatizer(Releasing[Averages]):
     def proxy(self, size: Averages) -> Fraction:
         r"""A variance proxy of the noise of one released *average* over clients, in rewards^2.
 
-        The centred noise is sub-Gaussian with this proxy: E e^(tX) <= e^(t^2 proxy/2) for every t.
-        For discrete Laplace noise it is 2 scale^2, and only the weaker bound of :meth:`tail` holds.
+        Unless the noise is discrete Laplace, the centred noise X is sub-Gaussian with this proxy:
+        E e^(tX) <= e^(t^2 proxy/2) for every t. The proxy of one discrete Laplace draw is
+        2 scale^2, and only the weaker bound of :meth:`tail` holds.
         """
         if self.trust == "none":
             return Fraction(0)
@@ -152,8 +153,8 @@ class AveragePrivatizer(Releasing[Averages]):
     def tail(self, size: Averages) -> Fraction:
         r"""A tail parameter c >= 0 of the noise X, in units of reward; 0 if X is sub-Gaussian.
 
-        It satisfies log E e^(tX) <= -(proxy/(2 c^2)) log(1 - c^2 t^2) for \|t\| < 1/c, as do
-        Laplace noise of scale c with this variance and sums of independent Laplace variables.
+        If c > 0, then log E e^(tX) <= -(proxy/(2 c^2)) log(1 - c^2 t^2) for \|t\| < 1/c, where
+        proxy is :meth:`proxy`. Sums of continuous Laplace variables of scale c attain the bound.
         """
         added = None if self.trust == "none" else self._added(size)
         return added.scale * self._step(size) if isinstance(added, DiscreteLaplace) else Fraction(0)

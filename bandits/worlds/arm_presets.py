@@ -17,10 +17,10 @@ click rate. Positions and users are pooled: the rates are those in the log, not 
 to all users.
 
 ``cz/mslr`` takes arms from a learning-to-rank data set, as Chowdhury and Zhou do from MSLR-WEB10K.
-A line of the LETOR text format is a query-URL pair: ``2 qid:10 1:3 2:0.5 ... 136:0``, which starts
-with a relevance from 0 to 4. k-means on the unscaled 136 features gives K = 50 clusters; each is an
-arm, whose rewards are the relevances of the cluster's pairs, divided by 4. Microsoft distributes
-the data; it is not included here.
+A line of the LETOR text format is a query-URL pair, e.g. ``2 qid:10 1:3 2:0.5 ... 136:0``. The
+first number is its relevance, from 0 to 4. k-means on the unscaled 136 features gives K = 50
+clusters. Each cluster is an arm, whose rewards are the relevances of the cluster's pairs, divided
+by 4. Microsoft distributes the data; it is not included here.
 """
 
 from __future__ import annotations

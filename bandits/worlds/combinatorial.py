@@ -42,8 +42,8 @@ class BitWorld(Environment):
     r"""Base arm i has outcome 1 with probability ``chances[i]``, independently in each round.
 
     ``together`` contains the number of the group of each base arm, or is None if all base arms are
-    independent. The base arms of a group share a uniform number U, and X_i = 1 if U < chances[i],
-    which is the strongest dependence of bits with these means.
+    independent. A group shares a uniform number U, and its base arm i has outcome 1 if U <
+    chances[i]. This is the strongest dependence of bits with these means.
     """
 
     of: Problem
@@ -85,7 +85,10 @@ class BitWorld(Environment):
 
 
 def top_k(seed: int, arms: int, size: int) -> BitWorld:
-    """Create a world with the sum of K base arms as reward: K random means are 0.7, others 0.3."""
+    """Create a world whose reward is the sum of K base arms.
+
+    K random base arms have mean 0.7, and all others have mean 0.3.
+    """
     problem = Problem(decisions=Unions.subsets(arms, size))
     # numpy's legacy generator never changes.
     means = np.random.RandomState(seed).permutation([_HIGH] * size + [_LOW] * (arms - size))
@@ -93,7 +96,7 @@ def top_k(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def correlated(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Create the world of :func:`top_k` in which all base arms share one number U per round."""
+    r"""Create the world of :func:`top_k`, but with one shared uniform number in each round."""
     alone = top_k(seed, arms, size)
     return BitWorld(of=alone.of, chances=alone.chances, together=(0,) * arms)
 
@@ -101,8 +104,9 @@ def correlated(seed: int, arms: int, size: int) -> BitWorld:
 def coverage(seed: int, arms: int, size: int) -> BitWorld:
     r"""Create a maximum-coverage world with six targets and a greedy oracle (alpha = 1 - 1/e).
 
-    A super arm is size/2 of arms/2 places, each with edges to two targets, which do not depend on
-    the seed. The probabilities of the edges are drawn from the seed, uniform in [0, 1].
+    Each of arms/2 places has edges to two targets, which do not depend on the seed. A base arm is
+    an edge, and a super arm consists of all edges of size/2 places. The probabilities of the edges
+    are drawn from the seed, uniformly from [0, 1].
     """
     for argument, value in (("arms", arms), ("super_arm", size)):
         if value % _EDGES:
@@ -149,7 +153,7 @@ def _nodes(arms: int, edges: Callable[[int], int], wanted: str) -> int:
 
 
 def influence(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Create an influence-maximisation world: choose two of four source nodes; ten edges."""
+    r"""Create an influence-maximisation world with ten edges: choose two of four source nodes."""
     edges = ((0, 4), (0, 5), (1, 5), (1, 6), (2, 6), (2, 7), (3, 7), (3, 4), (4, 8), (6, 8))
     reward = Influence(edges)
     decisions = reward.super_arms(2)
@@ -207,8 +211,8 @@ def hard_paths(seed: int, arms: int, size: int) -> BitWorld:
 def hard_public(seed: int, arms: int, size: int) -> BitWorld:
     r"""Create the world of Theorem 9: a best super arm S* of K base arms, and m - 2K + 1 others.
 
-    The others consist of the same K - 1 public base arms, which share one outcome, and one more
-    each. All means outside S* are 1/2 minus the gap.
+    Each of the others consists of the same K - 1 public base arms, which share one outcome, and one
+    base arm of its own. All means outside S* are 1/2 minus the gap.
     """
     if arms < 2 * size:
         raise InvalidParameter(

@@ -1,12 +1,13 @@
 r"""Worlds with linear rewards: the parameters of users are distributed around one theta*.
 
 The experiments of LZJ (Li, Zhou and Ji, arXiv 2207.05827, Section 7) have dimension d = 20, k =
-10^3 actions, sigma = 0.1 and 10^5 users. The paper does not state the following choices: actions
-and theta* are uniform on the unit sphere, xi and the noise of a round are normal, and the
-privatizer clips averages at B = 2. Its Appendix C has no experiments; here the rewards are -1 and
-1, which need no clipping, and all users have the same parameter, so that Section 8 can be run (many
-clients per phase compared with one per round). Infinite sets of actions are represented by a cover
-(Remark 3.1).
+10^3 actions, sigma = 0.1 and 10^5 users. The following choices are not in the paper: actions and
+theta* are uniform on the unit sphere, xi and the noise of a round are normal, and the privatizer
+clips averages at B = 2.
+
+The paper's Appendix C has no experiments. For it, and for the comparison in Section 8 of many
+clients per phase with one client per round, rewards here are -1 and 1, which need no clipping, and
+all users have the same parameter. Infinite sets of actions are represented by a cover (Remark 3.1).
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ class LinearWorld(Environment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoveredWorld(LinearWorld):
-    """A world with a finite cover of ``shape`` as actions; regret is relative to all ``shape``."""
+    """A world whose actions cover ``shape``; regret is relative to the best point of ``shape``."""
 
     shape: Shape
 

@@ -139,9 +139,9 @@ class Preset:
         >>> preset_of("cz/easy").worlds(2).environments[1].arms
         10
 
-        Raises :class:`InvalidParameter` if instances is outside [1, 2^20], arms are invalid (see
-        :meth:`arms_of`), a file is missing, invalid, repeated or given for a simulated preset, or
-        there are several files and the preset reads only one.
+        Raises :class:`InvalidParameter` if ``instances`` is outside [1, 2^20] or ``arms`` is
+        invalid (see :meth:`arms_of`). The same error is raised if a file is missing, invalid,
+        repeated or given for a simulated preset, or if the preset reads only one of several files.
         """
         paths = () if data is None else (data,) if isinstance(data, Path) else tuple(data)
         named = ", ".join(map(str, paths))

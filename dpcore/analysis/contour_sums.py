@@ -1,17 +1,18 @@
 r"""Bound masses and tails of sums of Bernoulli or of Laplace variables with proven contour sums.
 
-For laws that are limits of sums of independent signed Bernoulli variables (discrete Gaussian,
-Poisson, binomial, Skellam, and their sums), M(z) = E[e^(zX)] gives every mass and tail at a cost
-that does not depend on the parameters. With z_j = c + 2 pi i j/N for j = 0, ..., N - 1,
+Some laws are limits of sums of independent signed Bernoulli variables: discrete Gaussian, Poisson,
+binomial, Skellam, and their sums. For these, M(z) = E[e^(zX)] gives every mass and tail at a cost
+that does not depend on the parameters. For an integer t, real c and the N points z_j = c + 2 pi i
+j/N, j = 0, ..., N - 1,
 
     (1/N) sum_j M(z_j) e^(-z_j t)              = sum_n e^(cnN) P(X = t + nN),
     (1/N) sum_j M(z_j) e^(-z_j t)/(1-e^(-z_j)) = sum_n e^(cnN) P(X >= t + nN)   for c > 0.
 
-By Chernoff's bound at c - a and c + a, a > 0 (and a <= c for tails), the terms n != 0 sum to at
-most (M(c-a) e^(-(c-a)t) + M(c+a) e^(-(c+a)t)) e^(-aN)/(1 - e^(-aN)). The terms of high frequency
-are small: a Bernoulli variable of tilted probability p has
-|M(c + i theta)|^2 = M(c)^2 (1 - 2p(1-p)(1 - cos theta)), so with K = log M and the tilted variance
-V = K''(c),
+Let a > 0, and a <= c for tails. By Chernoff's bound at c - a and c + a, the terms n != 0 on the
+right-hand side sum to at most (M(c-a) e^(-(c-a)t) + M(c+a) e^(-(c+a)t)) e^(-aN)/(1 - e^(-aN)). The
+terms of high frequency on the left-hand side are small. For a Bernoulli variable of tilted
+probability p, |M(c + i theta)|^2 = M(c)^2 (1 - 2p(1-p)(1 - cos theta)). So with K = log M and the
+tilted variance V = K''(c),
 
     |M(c + i theta)| <= M(c) e^(-V(1 - cos theta)).
 
@@ -78,7 +79,10 @@ class CoinSum(Protocol):
         ...
 
     def tilt(self, t: int) -> Fraction:
-        r"""An approximate solution c of K'(c) = t; only speed depends on its accuracy."""
+        r"""An approximate solution c of K'(c) = t, where K is the cumulant function.
+
+        Only speed depends on its accuracy.
+        """
         ...
 
 

@@ -1,10 +1,10 @@
 r"""Float64 masses and tails of laws without a proven float formula, and guesses for quantiles.
 
 The value at an isolated integer is rounded once from its own ball (:func:`pointwise`). Values at
-many consecutive integers, called a run, are computed together (:func:`by_runs`): the masses of the
-run and the tails at its two ends are computed as balls (:mod:`dpcore.numbers.enclosure`), and the
-other tails are sums of these balls. Runs are cached. :func:`normal_guess` and :func:`closer` only
-affect speed: quantiles are certified afterwards.
+many consecutive integers, called a run, are computed together (:func:`by_runs`). The masses of the
+run and the tails at its two ends are computed as balls (:mod:`dpcore.numbers.enclosure`); the other
+tails are sums of these balls. Runs are cached. :func:`normal_guess` and :func:`closer` only affect
+speed: quantiles are certified afterwards.
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ class ByRatios:
 
 
 def pointwise(k: Integers, value: Callable[[int], arb]) -> Floats:
-    """Return ``value(k)`` for each entry of k, relative error < 2^-51; once per distinct k."""
+    """Return ``value(k)`` for each entry of k, with relative error < 2^-51.
+
+    ``value`` is called once for each distinct k.
+    """
     distinct, places = np.unique(k, return_inverse=True)
     found = [float(narrow(partial(value, int(one)), _BITS).lower) for one in distinct]
     # + 0.0, because the logarithm of a mass close to 1 may round to -0.

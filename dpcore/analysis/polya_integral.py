@@ -11,12 +11,12 @@ integer k and c between the cuts,
     P(X >= k) = (1/pi) Im int M(z) e^(-kz)/(1 - e^(-z)) dz        for c > 0,
     P(X <= k) = (1/pi) Im int M(z) e^(-kz)/(1 - e^z) dz           for c < 0,
 
-for every d >= 0: the path and its mirror image pass the cuts and the pole at 0 on the same side as
-the vertical line through c, and the horizontal edges at Im z = +-pi cancel. FLINT integrates
-analytic functions with rigorous error bounds (Johansson 2018), here over intervals of doubling
-length, the first of the width of the saddle. The formulas hold for any such c; floating-point
-code chooses c near the saddle point, where there is no cancellation. Balls have the ambient
-precision. Proofs: docs/proofs/polya.md.
+for every d >= 0. The reason is that the path and its mirror image pass the cuts and the pole at 0
+on the same side as the vertical line through c, and that the horizontal edges at Im z = +-pi
+cancel. FLINT integrates analytic functions with rigorous error bounds (Johansson 2018). The
+intervals of integration double in length; the first is as wide as the saddle. Floating-point code
+chooses c near the saddle point, where there is no cancellation. Balls have the ambient precision.
+Proofs: docs/proofs/polya.md.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _saddle(law: Branch, k: int) -> Fraction:
 
     low, high = 1e-205, 1.0
     for _ in range(64):
-        middle = math.sqrt(low * high)
+        middle = math.sqrt(low) * math.sqrt(high)
         low, high = (middle, high) if pull(middle) - pull(2 - middle) > slope else (low, middle)
     return Fraction(high) / law.scale
 

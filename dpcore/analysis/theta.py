@@ -1,11 +1,13 @@
 r"""Theta sums with rigorous error bounds, for a discrete Gaussian of any variance.
 
-With v = sigma^2 and w(k) = e^(-k^2/2v), the quantities below are Jacobi theta functions, so the
-cost of computing them does not grow with v. :class:`ThetaSum` is the sum of several draws in the
-form that ``contour_sums`` needs. A discrete Gaussian is a limit of sums of Bernoulli variables: by
-Jacobi's triple product, E[e^(zX)] is, up to a constant, the product of (1 + q e^z)(1 + q e^-z) with
-q = e^(-(2n-1)/2v) over n = 1, 2, ... All functions work at the ambient precision and return balls.
-Proofs: docs/proofs/coin_and_theta_sums.md.
+A discrete Gaussian X with v = sigma^2 has masses proportional to w(k) = e^(-k^2/2v). The quantities
+below are Jacobi theta functions, so the cost of computing them does not grow with v.
+
+:class:`ThetaSum` is the sum of several draws as a law for ``contour_sums``, which needs limits of
+sums of Bernoulli variables. A discrete Gaussian is such a limit: by Jacobi's triple product,
+E[e^(zX)] is, up to a constant, the product of (1 + q_n e^z)(1 + q_n e^-z) over n = 1, 2, ..., where
+q_n = e^(-(2n-1)/2v). All functions work at the ambient precision and return balls. Proofs:
+docs/proofs/coin_and_theta_sums.md.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ def moment(variance: Fraction, z: acb) -> acb:
     r"""Return M(z) e^(-v z^2/2), the moment generating function M without its Gaussian factor.
 
     By Poisson summation it is sum_j e^(-2 pi^2 v j^2 - 2 pi i j v z) divided by the same sum at
-    z = 0, which is close to 1 for large v. The ball is correct for every z.
+    z = 0. The divisor is close to 1 for large v. The ball is correct for every z.
     """
     # The pair of terms at j has size at most 2 e^(-2 pi^2 v j^2 + 2 pi v |Im z| j). The ratio of
     # successive bounds decreases: if the first is tiny, both sums lie within 3 `first` of 1.
@@ -114,14 +116,17 @@ class ThetaSum:
         return ratio**self.count * acb(-turn * theta / 2, turn * c).exp()
 
     def tilted_variance(self, c: arb) -> arb:
-        r"""K''(c), the second logarithmic derivative of a theta function, with period 1/v in c."""
+        r"""The tilted variance K''(c), where K is the cumulant function; its period in c is 1/v."""
         _, rest = _reduced(ball(self.variance), c)
         value, slope, bend = (_theta(self.variance, acb(rest), order) for order in range(3))
         second: arb = ((slope / value) ** 2 - bend / value).real
         return self.count * second / (2 * arb.pi()) ** 2
 
     def tilt(self, t: int) -> Fraction:
-        r"""An approximate solution c of K'(c) = t: t/(count v), or a float root if v is small."""
+        r"""An approximate solution c of K'(c) = t, where K is the cumulant function.
+
+        It is t/(count v), or a floating-point root if v is small.
+        """
         # c is not rounded: far in the tail, M(c) e^(-ct) grows like e^(V (c - saddle)^2/2).
         target = Fraction(t, self.count)
         if self.variance >= _STAIRS_VARIANCE:

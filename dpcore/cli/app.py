@@ -276,10 +276,13 @@ def _whole() -> Any:
 def run(arguments: Sequence[str]) -> int:
     r"""Run the command with ``arguments`` and return its exit code.
 
-    0: success; 2: the command line or a parameter is invalid, or the output could not be written
-    (one line on stderr says which); 70: a bug in dpcore; 130: Ctrl-C; 141: the reader of the output
-    closed the pipe. Other codes are specific to the command; 1 is always a negative answer.
-    ``--debug`` anywhere before ``--`` shows tracebacks; ``help COMMAND`` means ``COMMAND --help``.
+    - 0: success; 1: a negative answer;
+    - 2: the command line or a parameter is invalid, or the output could not be written (one line on
+      stderr says which);
+    - 70: a bug in dpcore; 130: Ctrl-C; 141: the reader of the output closed the pipe.
+
+    Other codes are specific to the command. ``--debug`` anywhere before ``--`` shows tracebacks;
+    ``help COMMAND`` means ``COMMAND --help``.
     """
     arguments = list(arguments)
     head = arguments[: arguments.index("--")] if "--" in arguments else arguments

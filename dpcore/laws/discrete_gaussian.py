@@ -12,11 +12,11 @@ function M of one draw satisfies M(z + 1/v) = M(z) e^(z + 1/2v), hence
 
 and the masses at |k| <= n/2 determine all others.
 
-Batches of a large sum use rejection: with V = n v, P(X = k) = e^(-k^2/2V) f(k), where f has period
-n and its maximum at 0 (Poisson summation over the lattice of integer vectors with sum 0). So a
-discrete Gaussian of parameter V is drawn and accepted with probability f(k)/f(0) >= 1 - 2S, where S
-(:func:`deviation_from_gaussian`) is computed beforehand and is tiny unless v is small. Proofs:
-docs/proofs/laws.md.
+Batches of a large sum use rejection. With V = n v, the masses are P(X = k) = e^(-k^2/2V) f(k). Here
+f has period n and its maximum at 0, by Poisson summation over the lattice of integer vectors with
+sum 0. So a draw k of a discrete Gaussian with parameter V is accepted with probability f(k)/f(0) >=
+1 - 2S, where S (:func:`deviation_from_gaussian`) is computed beforehand and is tiny unless v is
+small. Proofs: docs/proofs/laws.md.
 """
 
 from __future__ import annotations
@@ -227,7 +227,10 @@ def _log_factor(law: theta.ThetaSum, rest: int, bits: int) -> arb:
 
 
 def deviation_from_gaussian(law: theta.ThetaSum, bits: int = _BITS) -> arb:
-    r"""The S >= 0 with f(0) = (1 + S) m, where m is the mean of f; every f(k) >= (1 - S) m."""
+    r"""The S >= 0 with f(0) = (1 + S) m, where f is the periodic factor and m its mean.
+
+    Every k has f(k) >= (1 - S) m. The factor is defined in the module docstring.
+    """
     with precision(bits + law.count.bit_length()):
         return _mass(law, 0, ctx.prec) / mean_factor(law) - 1
 

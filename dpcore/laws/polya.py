@@ -9,10 +9,10 @@ Shapes add: the sum of n draws of shape r/n has shape r. A difference of shape 1
 of scale s. So n parties can jointly add discrete Laplace noise if each adds a difference of shape
 1/n (Goryczka and Xiong 2017); after dropouts the remaining noise has a shape r < 1.
 
-For large scales the law is sampled as a compound Poisson law with logarithmic summands, here called
-jumps: the numbers of jumps of size m = 1, 2, ... are independent Poisson variables of mean
-r e^(-m/s)/m (Quenouille 1949). Candidate jumps are drawn in the following cells, a Poisson(r)
-number in each, and accepted with a probability c <= 1 that gives these means. With T = 2^t >= s:
+For large scales the law is sampled as a compound Poisson law, whose summands are called jumps here.
+The numbers of jumps of size m = 1, 2, ... are independent Poisson variables of mean r e^(-m/s)/m
+(Quenouille 1949). Candidate jumps are drawn in the following cells, a Poisson(r) number in each,
+and accepted with a probability c <= 1 that gives these means. With T = 2^t >= s:
 
     octave o < t:  m uniform on [2^o, 2^(o+1)),            c = (2^o/m) e^(-m/s);
     last cell:     w = 0, 1, ... with probability 2^(-w-1),

@@ -3,8 +3,8 @@ r"""Local reports: the common base class, estimated counts, and reports in a ran
 A report supports the user's value with probability ``own`` and each other value with probability
 ``other``, for all values (the pure protocols of Wang, Blocki, Li and Jha 2017). If c of n users
 have a value, the number of reports that support it is a sum of c Bernoulli(``own``) and n - c
-Bernoulli(``other``) variables; estimates, variances and intervals follow from these two
-probabilities, which are exact rationals, as is the largest likelihood ratio. Proofs:
+Bernoulli(``other``) variables. Estimates, variances and intervals follow from these two
+probabilities. Both are exact rationals, and so is the largest likelihood ratio. Proofs:
 docs/proofs/local.md.
 """
 
@@ -133,9 +133,9 @@ class LocalReport(ABC):
     @property
     @abstractmethod
     def triple(self) -> Fraction:
-        r"""The probability that a report supports the user's value and two other values.
+        r"""The probability that a report supports the user's value and two certain other values.
 
-        At least one pair of other values has this probability; ``values`` must be at least 3.
+        Other pairs may have another probability. ``values`` must be at least 3.
         """
 
     @property
@@ -217,7 +217,8 @@ class LocalReport(ABC):
         least, most = self._range
         # 0 and 1, the values of Booleans, are in the range of every mechanism.
         if given.dtype.kind != "b" and (int(given.min()) < least or (given > most).any()):
-            raise InvalidParameter("reports", reports, "contains a report that is out of range")
+            reason = "contains a number that this mechanism never reports"
+            raise InvalidParameter("reports", reports, reason)
         return Frequencies(
             users=len(given), supports=self.supports(given), own=self.own, other=self.other
         )
@@ -317,8 +318,8 @@ class ShuffledReports:
     def release(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> Reports:
         r"""Draw the reports of all users' values and shuffle them, for ``report.estimate``.
 
-        Raises :class:`InvalidParameter` if there are fewer than ``users`` values, or if
-        :meth:`LocalReport.report` does.
+        Raises :class:`InvalidParameter` if there are fewer than ``users`` values, or if a value is
+        not an integer in [0, ``report.values``).
         """
         if np.size(value) < self.users:
             reason = f"must contain the values of at least {self.users} users"

@@ -38,7 +38,7 @@ def least(holds: Callable[[int], bool], near: int) -> int:
 
 def _check(step: int) -> None:
     if step.bit_length() > _DOUBLINGS:
-        raise PrecisionExhausted("the search left the supported range")
+        raise PrecisionExhausted(f"the search found no integer within 2^{_DOUBLINGS} of its start")
 
 
 _START: Final = 96

@@ -158,7 +158,9 @@ def rational(argument: str, value: object) -> Fraction:
 def _exact(argument: str, value: object) -> Fraction:
     # Methods of a subclass may return anything, so only methods of the base types are called.
     if value.__class__ is not type(value):
-        raise InvalidParameter(argument, value, "must be a number of a supported type")
+        raise InvalidParameter(
+            argument, value, "must be an int, a float, a Fraction, a Decimal or a string"
+        )
     value = _without_numpy(value)
     match value:
         case bool():
@@ -181,7 +183,7 @@ def _exact(argument: str, value: object) -> Fraction:
             return _from_text(argument, str.__str__(value))
         case _:
             raise InvalidParameter(
-                argument, value, "must be a number: an int, a Fraction, a Decimal or a string"
+                argument, value, "must be an int, a float, a Fraction, a Decimal or a string"
             )
 
 

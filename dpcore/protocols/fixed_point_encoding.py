@@ -1,7 +1,7 @@
 r"""Fixed-point encoding of reals in [0, 1] with exact randomised rounding.
 
-With g = ``precision`` steps per unit, x becomes floor(x g) + Bernoulli(x g - floor(x g)), so the
-expectation is x g exactly and a sum of encodings is an unbiased estimate of g times the sum. This
+With g = ``precision`` steps per unit, x becomes floor(x g) + Bernoulli(x g - floor(x g)). The
+expectation is exactly x g, so a sum of encodings is an unbiased estimate of g times the sum. This
 is line 3 of Algorithm 2 in Chowdhury and Zhou (arXiv 2206.05772), without floating-point error.
 Proofs: docs/proofs/protocol.md.
 """

@@ -98,11 +98,11 @@ class IdealAggregation:
 class RelaxedAggregation:
     r"""An assumed (epsilon_hat, q_hat)-relaxed secure aggregation (Cheu and Yan 2021).
 
-    The probabilities of the server's view are within a factor e^epsilon_hat of those of a
-    simulation from the sum mod m, and a function of the view equals the sum up to statistical
-    distance q_hat (Chowdhury and Zhou 2023, Definition 9). No such protocol is implemented: ``run``
-    outputs the sum itself, which satisfies the definition. The class is not an
-    :class:`Aggregation`: ``run`` accepts it only for a ``ShuffledPure``.
+    By definition, a simulator that is given only the sum mod m produces every view of the server
+    with the true probability up to a factor e^epsilon_hat, and a function of the view equals the
+    sum up to statistical distance q_hat (Chowdhury and Zhou 2023, Definition 9). No such protocol
+    is implemented: ``run`` outputs the sum itself, which satisfies the definition. The class is not
+    an :class:`Aggregation`: ``run`` accepts it only for a ``ShuffledPure``.
     """
 
     modulus: Whole = Whole(at_least=2, at_most=LARGEST_MODULUS)
@@ -158,7 +158,8 @@ def _stacked(messages: Mapping[str, Integers], modulus: int) -> Integers:
         if not isinstance(vector, np.ndarray) or vector.dtype.kind not in "iu" or vector.ndim != 1:
             raise InvalidParameter("messages", vector, f"must be an integer vector (user {name})")
         if vector.size and not 0 <= vector.min() <= vector.max() < modulus:
-            raise InvalidParameter("messages", vector, f"must lie in [0, {modulus}) (user {name})")
+            reason = f"must contain only integers in [0, {modulus}) (user {name})"
+            raise InvalidParameter("messages", vector, reason)
     if len({len(vector) for vector in messages.values()}) > 1:
         raise InvalidParameter("messages", messages, "must contain vectors of equal length")
     # Converted one by one, because stacking signed and unsigned arrays would give floats.
@@ -262,14 +263,18 @@ def run(
     >>> outcome.participants, outcome.honest, outcome.release.mechanism.noise
     (('ann', 'bob', 'eve'), 3, PolyaDifference(shape='3/4', scale=4))
 
-    Raises :class:`InvalidParameter` if there is not exactly one value for each of n users, if the
-    modulus of the aggregation is not that of the protocol, if a name is unknown, if there are more
-    colluding users than a masked aggregation tolerates, or if no honest user remains.
+    Raises :class:`InvalidParameter` if
+
+    - there is not exactly one value for each of the n users;
+    - the modulus of the aggregation is not that of the protocol;
+    - ``vanish`` or ``colluding`` contains an unknown name;
+    - there are more colluding users than a masked aggregation tolerates;
+    - no honest user remains.
 
     Raises :class:`RoundRefused` if more users drop out than a masked aggregation tolerates. There
     is no estimate then, but with colluding users the server may know the sum. Charge the error's
-    ``release`` as if the round had succeeded, and draw fresh noise for the next round: the
-    difference of two sums of the same messages reveals the users that are in only one of them. If a
+    ``release`` as if the round had succeeded, and draw fresh noise for the next round. Otherwise
+    the difference of two sums of the same messages would reveal the users in only one of them. If a
     masked aggregation failed before ``UnmaskReply``, a semi-honest server learned nothing; charging
     the release is still the safe choice.
 
@@ -378,7 +383,7 @@ def _crowd(
     present = tuple(names[place] for place in places)
     listed = isinstance(colluding, Collection) and not isinstance(colluding, str)
     if not listed or not all(isinstance(name, str) for name in colluding):
-        raise InvalidParameter("colluding", colluding, "must be names of users")
+        raise InvalidParameter("colluding", colluding, "must be a collection of user names")
     if not (hidden := set(colluding)) <= set(names):
         raise InvalidParameter("colluding", colluding, "must be names of users in this run")
     honest = len(present) - len(hidden.intersection(present))
@@ -418,7 +423,7 @@ def _sum(
         needed = functionality.threshold
         reason = f"must be fewer than {needed} users: n - t = {needed} can unmask all inputs"
         if functionality.neighbourhood is not None:
-            reason = "must be fewer users: the graph must fail with probability <= 2^-40"
+            reason = "must be fewer users: more than the sum is revealed with probability > 2^-40"
         raise InvalidParameter("colluding", crowd.colluding, reason)
     if isinstance(functionality, IdealAggregation) and not functionality.per_user:
         return protocol.sum_at_once(crowd.held[crowd.places], rng=rng)

@@ -1,12 +1,12 @@
 r"""Protocols for a shuffler, whose messages are bits.
 
-Each user sends the unary code of a small number and some random bits; the server sees all bits in a
-uniformly random order, so it learns only their sum, and the random bits are binomial noise on that
-sum. :class:`BinaryShuffle` is Algorithm 3 of Tenenbaum, Kaplan, Mansour and Stemmer (arXiv
-2106.02900), and :class:`VectorShuffle` is Algorithms 2 and 4 of Li, Zhou and Ji (arXiv 2207.05827)
-after Cheu et al. (arXiv 2106.09805). Both papers use far more noise than an exact calibration
-needs; here the numbers of bits are parameters. :class:`PureShuffle` gives pure DP. Proofs:
-docs/proofs/protocol.md.
+Each user sends the unary code of a small number and some random bits. The server sees all bits in a
+uniformly random order, so it learns only their sum. The random bits are binomial noise on that sum.
+
+:class:`BinaryShuffle` is Algorithm 3 of Tenenbaum, Kaplan, Mansour and Stemmer (arXiv 2106.02900).
+:class:`VectorShuffle` is Algorithms 2 and 4 of Li, Zhou and Ji (arXiv 2207.05827), after Cheu et
+al. (arXiv 2106.09805). Both papers use far more noise than an exact calibration needs; here the
+numbers of bits are parameters. :class:`PureShuffle` gives pure DP. Proofs: docs/proofs/protocol.md.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class BitMessages:
         if not bits.size:
             raise InvalidParameter("bits", bits, "must contain at least one bit")
         if bits.max() > 1:
-            raise InvalidParameter("bits", bits, "must be 0 or 1")
+            raise InvalidParameter("bits", bits, "must contain only 0 and 1")
         own = bits.copy()
         own.flags.writeable = False
         object.__setattr__(self, "bits", own)
@@ -128,7 +128,7 @@ class ShuffledSum(ABC):
             reason = f"must contain {self.width} bits for each of 1 to {self.users} users"
             raise InvalidParameter("shuffled", shuffled, reason)
         if shuffled.max() > 1:
-            raise InvalidParameter("shuffled", shuffled, "must be 0 or 1")
+            raise InvalidParameter("shuffled", shuffled, "must contain only 0 and 1")
         return self.estimates(shuffled.sum(axis=1, dtype=np.int64), present)
 
     def _check_honest(self, honest: int) -> int:

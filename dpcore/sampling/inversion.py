@@ -237,7 +237,7 @@ def table_of_masses(
     """
     _, *sums = accumulate(masses, initial=below)
     if not below.is_zero() and not (sums and sums[0] * _WORDS < 1):
-        raise InvalidParameter("first", first, "must satisfy F(first) < 2^-64; use a smaller first")
+        raise InvalidParameter("first", first, "P(X <= first) must be < 2^-64: decrease it")
     return table_of_sums(first, sums, cdf)
 
 

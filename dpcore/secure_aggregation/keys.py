@@ -5,13 +5,13 @@ r"""The keys and masks of masked aggregation: the secret from which each is deri
     masking  X25519(s_u, s_v)                      the mask that u adds and v subtracts
     seed     32 bytes of one user                  that user's own mask, and its commitment
 
-Every key is HKDF-SHA256 (RFC 5869) of one of these secrets, with the round and its parameters as
-salt and a label with the identities as info; so no two purposes, pairs or rounds share a key. Seals
-are ChaCha20-Poly1305 (RFC 8439), tags HMAC-SHA256. A mask expands its key to a vector of integers
-mod m: the stream is AES-256-CTR over zeros from counter 0 (NIST SP 800-38A), read as little-endian
-64-bit words. A word below the largest multiple of m that is at most 2^64 gives the residue of the
-word mod m; other words are skipped, so residues are exactly uniform if the words are. No custom
-cryptography is used. Proof: docs/proofs/masked_aggregation.md.
+Every key is HKDF-SHA256 (RFC 5869) of one of these secrets. The salt is the round and its
+parameters, and the info is a label with the identities, so no two purposes, pairs or rounds share a
+key. Seals are ChaCha20-Poly1305 (RFC 8439), tags HMAC-SHA256. A mask expands its key to a vector of
+integers mod m: the stream is AES-256-CTR over zeros from counter 0 (NIST SP 800-38A), read as
+little-endian 64-bit words. Let L be the largest multiple of m that is at most 2^64. Words below L
+are reduced mod m, and other words are skipped, so the residues are exactly uniform if the words
+are. No custom cryptography is used. Proof: docs/proofs/masked_aggregation.md.
 """
 
 from __future__ import annotations

@@ -214,10 +214,10 @@ class MaskedAggregation(Terms):
     against a malicious server.
 
     Each user shares keys and masks with all others or, with a ``neighbourhood``, with k others on a
-    random graph, at a cost of O(k) instead of O(n). The statement above then holds except with
-    probability :meth:`exposure`, if the colluding users and the dropouts do not depend on the
-    graph; with a small probability the round fails although at most t users drop out.
-    :func:`dpcore.secure_aggregation.round_parameters.size_neighbourhood` finds the smallest k.
+    random graph, at a cost of O(k) instead of O(n). With a neighbourhood, the statement above holds
+    except with probability :meth:`exposure`, provided that the colluding users and the dropouts do
+    not depend on the graph. With a small probability the round fails although at most t users drop
+    out. :func:`dpcore.secure_aggregation.round_parameters.size_neighbourhood` finds the smallest k.
 
     Raises :class:`InvalidParameter` unless ``users`` is in [2, 2^16), 0 <= 2 ``dropouts`` <
     ``users``, ``coordinates`` >= 1, ``modulus`` is in [2, 2^62], and k <= n - 2.

@@ -36,8 +36,9 @@ MOST_NEIGHBOURS = 1 << 10
 class Neighbourhood:
     r"""The number k of ``neighbours`` per user, and the ``threshold`` of shares to reconstruct.
 
-    k is an even number in [2, 1024], with half of the neighbours on each side, and (k + 1)/2 <
-    ``threshold`` <= k + 1; otherwise :class:`InvalidParameter` is raised.
+    Half of the neighbours lie on each side of a user on the circle. Raises
+    :class:`InvalidParameter` unless k is an even number in [2, 1024] and
+    (k + 1)/2 < ``threshold`` <= k + 1.
     :func:`dpcore.secure_aggregation.round_parameters.size_neighbourhood` finds safe values for
     given numbers of colluding users and dropouts.
     """
@@ -86,7 +87,7 @@ class Terms:
 
     Up to ``dropouts`` of the enrolled ``users`` may drop out, where 2 dropouts < users. Inputs are
     vectors of ``coordinates`` residues mod ``modulus``, where 2 <= modulus <= 2^62. Without a
-    ``neighbourhood`` every user shares with all others; in a neighbourhood, k <= users - 2.
+    ``neighbourhood`` every user shares with all others; otherwise its ``neighbours`` <= users - 2.
     """
 
     users: Whole = Whole(at_least=2, at_most=(1 << 16) - 1)

@@ -35,7 +35,8 @@ def share(
         raise InvalidParameter("secret", "(not shown)", "must be below the prime of the field")
     _distinct(points, prime)
     if threshold > len(points):
-        raise InvalidParameter("threshold", threshold, f"must be <= {len(points)}, one per point")
+        reason = f"must be <= {len(points)}, the number of points"
+        raise InvalidParameter("threshold", threshold, reason)
     coefficients = [secret, *(rng.below(prime) for _ in range(threshold - 1))]
     polynomial = _polynomials(prime)(coefficients)
     values = polynomial.multipoint_evaluate(list(points))

@@ -213,7 +213,8 @@ def checked_input(values: IntegersLike, terms: Terms) -> Integers:
         reason = f"must be a vector of {terms.coordinates} integers"
         raise InvalidParameter("values", "(not shown)", reason)
     if bool(np.any((array < 0) | (array >= terms.modulus))):
-        raise InvalidParameter("values", "(not shown)", f"must be in [0, {terms.modulus})")
+        reason = f"must contain only integers in [0, {terms.modulus})"
+        raise InvalidParameter("values", "(not shown)", reason)
     return array.astype(np.int64)
 
 

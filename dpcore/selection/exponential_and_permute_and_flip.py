@@ -87,7 +87,7 @@ class Selection(ScoreMechanism):
     made among the remaining candidates. ``epsilon`` is for all choices together, and each choice
     costs epsilon/count. ``sensitivity`` bounds the change of any one score between neighbouring
     datasets. ``monotonic`` states that no two scores change in opposite directions, as for counts
-    when a user is added or removed: half of the noise then suffices.
+    when a user is added or removed; the exponent :attr:`unit` is then twice as large.
 
     >>> from dpcore import SeededRng
     >>> choice = Selection(epsilon=8, sensitivity=1)

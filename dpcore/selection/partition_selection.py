@@ -25,8 +25,8 @@ class NoisyThreshold:
     r"""Release each key whose noisy count is at least ``threshold``, with the noisy count.
 
     ``mechanism`` contains the noise and the sensitivity of the vector of counts. ``rows_per_user``
-    bounds the rows, and so the keys, of one user: r rows change the counts by at most r in l1 if
-    the user is added or removed, and by at most 2 r if the user is replaced.
+    bounds the number of rows, and therefore of keys, of one user. A user with r rows changes the
+    counts by at most r in l1 norm if added or removed, and by at most 2 r if replaced.
 
     >>> from dpcore import DiscreteLaplace, Scope, SeededRng, Sensitivity
     >>> noisy = Mechanism(

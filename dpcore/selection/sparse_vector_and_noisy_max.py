@@ -220,7 +220,8 @@ class NoisyMax(ScoreMechanism):
     >>> [best.release([0, 9, 10, 3], rng=SeededRng(n)) for n in range(4)]
     [2, 2, 2, 2]
 
-    Raises :class:`InvalidParameter` for the same parameter values as :class:`Selection`.
+    Raises :class:`InvalidParameter` if epsilon is not > 0, if the sensitivity is not an integer
+    >= 1, or if ``gap=True`` is combined with exponential noise.
     """
 
     name: ClassVar[str] = "noisy-max"

@@ -76,16 +76,6 @@ def test_coefficients_of_the_square_root_and_its_bands_are_exact(most: int, apar
                 assert ends.upper - ends.lower < truth * Fraction(1, 10**9)
 
 
-def test_an_omitted_or_too_close_participation_is_detected() -> None:
-    truth, square_root = worst(banded(8, 8), 3, 2), Banded(rounds=8)
-    for most, apart in ((2, 2), (3, 3)):
-        fewer = squared_sensitivity(square_root, Participation(most=most, apart=apart)).squared
-        assert fewer < truth
-    # If the bands are not wider than the gap, no two rounds overlap and the columns are enough.
-    alone = squared_sensitivity(Banded(rounds=8, bands=2), Participation(most=3, apart=2)).squared
-    assert alone.lower == 3 * Fraction(5, 4)
-
-
 def allowed(participation: Participation, pattern: tuple[int, ...]) -> bool:
     near = any(b - a < participation.apart for a, b in pairwise(pattern))
     return len(pattern) <= participation.most and not near

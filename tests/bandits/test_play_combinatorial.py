@@ -211,7 +211,7 @@ def test_worlds_and_generators_that_do_not_fit_are_refused() -> None:
     policy = cucb("cucb-dp", world.of, horizon=20)
     for worlds, generators, message in (
         ([], [], "worlds = []: must contain at least one world"),
-        ([world, other], [coins(1)] * 2, "worlds: every world must be of the policy's problem"),
+        ([world, other], [coins(1)] * 2, "worlds: each world must have the policy's problem"),
         ([world], [], "coins: must contain 1 pairs of generators, one for each world"),
     ):
         with pytest.raises(InvalidParameter, match=f"^{re.escape(message)}$"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import defaultdict
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache, partial
@@ -14,15 +13,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from accounting import NotDerived, PrivacyCurve, compose
+from accounting import NotDerived, compose
 from accounting.certificates.certify import certify
-from dpcore import DiscreteGaussian
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Relation, Scope
+from dpcore.mechanism import Relation
 from tests.day_and_nightly import by_day
 from tests.support.accounting import subsampled_releases as releases
 from tests.support.accounting.bound_ends import ends
-from tests.support.accounting.brute_force import by_fft
+from tests.support.accounting.brute_force import batch, by_fft
 
 Terms: TypeAlias = Mapping[float, float]  # of each shift, its weight
 X = np.arange(-60.0, 60.0, 1e-3) + 5e-4
@@ -149,39 +147,6 @@ def test_extreme_parameters_have_a_lower_and_an_upper_bound(row: int) -> None:
     assert row not in EXACT or found.upper - found.lower <= found.upper / 10**6
 
 
-INTEGERS = PrivacyCurve(
-    noise=DiscreteGaussian(sigma_squared=4), sensitivity=1, scope=releases.ADD_REMOVE
-)
-REPLACED = NORMAL(1, scope=Scope())
-GOOD: dict[Any, dict[str, Any]] = {
-    releases.poisson: {"rate": "1/2", "members": 2},
-    releases.replaced: {"rate": "1/2"},
-    releases.truncated: {"rate": "1/2", "examples": 100, "most": 10},
-    releases.allocated: {"rounds": 10},
-}
-
-
-@pytest.mark.parametrize(
-    ("scheme", "bad"),
-    [
-        (releases.poisson, {"curve": (LAPLACE(2), INTEGERS, REPLACED), "members": (0, 65, "2.5")}),
-        (releases.replaced, {"curve": (INTEGERS, REPLACED), "rate": (0, "3/2")}),
-        (releases.truncated, {"curve": (LAPLACE(2), REPLACED, releases.poisson(NORMAL(1), "1/2"))}),
-        (releases.truncated, {"examples": (0, "1.5"), "most": (0, "1.5"), "rate": ("3/2",)}),
-        (releases.allocated, {"curve": (LAPLACE(2), INTEGERS, REPLACED)}),
-        (releases.allocated, {"rounds": (0, 10**7, "1.5"), "picks": (0, 11, "1.5")}),
-    ],
-    ids=range(6),
-)
-def test_bad_input_is_refused(scheme: Any, bad: dict[str, Any]) -> None:
-    good = {"curve": NORMAL(1), **GOOD[scheme]}
-    scheme(**good)
-    for argument, values in bad.items():
-        for value in values:
-            with pytest.raises(InvalidParameter):
-                scheme(**{**good, argument: value})
-
-
 def group(sigma: str, rate: str, members: int) -> Any:
     return releases.poisson(curve=releases.gaussian(sigma), rate=rate, members=members)
 
@@ -279,18 +244,6 @@ def truncated(rate: str, examples: int, most: int, relation: Relation = Relation
     return releases.truncated(NORMAL(1), rate, examples, most, relation)
 
 
-def batch(values: tuple[int, ...], rate: float, most: int) -> Terms:
-    r"""Return the law of the sum of all kept subsets of all samples."""
-    weights: dict[float, float] = defaultdict(float)
-    for size in range(len(values) + 1):
-        for sample in itertools.combinations(values, size):
-            kept = list(itertools.combinations(sample, min(most, size)))
-            chance = rate**size * (1 - rate) ** (len(values) - size) / len(kept)
-            for each in kept:
-                weights[sum(each)] += chance
-    return weights
-
-
 @pytest.mark.parametrize("relation", list(Relation))
 def test_every_small_dataset_is_within_the_bound(relation: Relation) -> None:
     r"""Neighbours whose other units add nothing attain the lower bound."""
@@ -329,17 +282,6 @@ def test_a_batch_that_is_never_truncated_is_a_poisson_sample() -> None:
     ((chance, rate, _),) = truncated("1", 50, 25).parts()
     assert chance == 1
     assert rate == truncated("1", 50, 25).kept.upper == Fraction(1, 2)
-
-
-def test_the_probabilities_of_truncation_equal_enumerated_ones() -> None:
-    source = truncated("1/3", 5, 2)
-    weights = {n: math.comb(4, n) * 2 ** (4 - n) for n in range(5)}
-    filled = Fraction(sum(weights[n] for n in (2, 3, 4)), 3**4)
-    kept = Fraction(sum(w * Fraction(min(2, n + 1), n + 1) for n, w in weights.items()), 3**5)
-    assert source.filled.lower <= filled <= source.filled.upper
-    assert source.kept.lower <= kept <= source.kept.upper
-    assert float(source.kept.upper - source.kept.lower) < 1e-40
-    assert sum(chance for chance, _ in source.directions[0]) == 1
 
 
 def test_one_round_lies_between_its_bounds() -> None:

@@ -8,12 +8,10 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from accounting import NotDerived, PrivacyCurve, Pure, Rdp, ZCdp, verify
 from accounting.certificates.canonical_text import digest_of, required_assumptions, with_decimals
-from accounting.certificates.certify import Certificate, Disagreement, _cell, certify
+from accounting.certificates.certify import Certificate, Disagreement, certify
 from accounting.composition.compose import Composition, compose
 from accounting.derive_guarantee import guarantee
 from accounting.guarantees.bound import Bound
@@ -169,24 +167,3 @@ def test_a_wrong_engine_certifies_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(Composition, "epsilon", wrong)
     with pytest.raises(Disagreement, match="epsilon"):
         certify(compose((curve("discrete-gaussian:sigma_squared=400"), 2)))
-
-
-@given(
-    st.fractions(min_value=0, max_value=50, max_denominator=10**9),
-    st.fractions(min_value=0, max_value=Fraction(1, 10**6), max_denominator=10**12),
-    st.integers(min_value=0, max_value=9),
-)
-def test_the_decimal_ends_of_a_claim_enclose_the_value_with_a_margin(
-    low: Fraction, width: Fraction, digits: int
-) -> None:
-    cell = _cell(low, low + width, digits)
-    unit = Fraction(1, 10**digits)
-    if cell is None:
-        return
-    left, right = (Fraction(with_decimals(end, digits)) for end in cell)
-    if left == right:
-        assert width == 0
-        assert left == low
-    else:
-        assert right - left == unit
-        assert left + unit / 16 <= low <= low + width <= right - unit / 16

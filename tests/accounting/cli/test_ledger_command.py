@@ -172,20 +172,12 @@ def test_show_and_export_agree_with_the_charges(opened: Command) -> None:
     assert len(records) == 3
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE ledger_charges SET batch = 'tuesday'",
-        "DELETE FROM ledger_paid WHERE name = 'ada'",
-    ],
-)
-def test_a_hand_edited_row_is_reported(opened: Command, statement: str) -> None:
+def test_a_hand_edited_row_is_reported(opened: Command) -> None:
     opened("charge", "--batch", "monday", "--users", "ada,bob", *GAUSSIAN)
     assert opened("show").code == 0
     with sqlite3.connect(opened.path) as connection:
-        assert connection.execute(statement).rowcount == 1
-    if "ledger_charges" in statement:
-        assert opened("charge", "--batch", "two", "--users", "ada", *GAUSSIAN).code == 3
+        connection.execute("UPDATE ledger_charges SET batch = 'tuesday'")
+    assert opened("charge", "--batch", "two", "--users", "ada", *GAUSSIAN).code == 3
     for words in ([], ["--user", "bob"]):
         answer = opened("show", *words)
         assert (answer.code, "damaged" in answer.out) == (LedgerDamaged.exit_code, True)

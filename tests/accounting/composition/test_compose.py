@@ -549,17 +549,3 @@ def test_rare_outcomes_are_not_counted_as_infinite_losses(rounds: int) -> None:
     summed = DiscreteGaussianSum(count=rounds, sigma_squared="17/100")
     one = ends(curve(summed, rounds).epsilon("1e-20"))
     assert max(one.lower, found.lower) <= min(one.upper, found.upper)
-
-
-@by_day(1)
-@pytest.mark.parametrize("relation", list(Relation))
-@pytest.mark.parametrize(("sigma", "delta"), [(1000, "1e-200"), (10000, "1e-30")])
-def test_few_samples_of_wide_noise_have_narrow_bounds(
-    sigma: int, delta: str, relation: Relation
-) -> None:
-    r"""The loss of a removed unit is bounded, but far above epsilon: it is cut as well."""
-    noise, scheme = Gaussian(sigma=sigma), Poisson(rate="1/100")
-    one = guarantee(Description(noise=noise, sensitivity=1, scheme=scheme, relation=relation))
-    found = ends(compose((one, 3)).epsilon(delta))
-    assert found.width <= found.upper / 10**6
-    assert ends(one.epsilon(delta)).lower < found.upper < 3 * ends(one.epsilon(delta)).upper

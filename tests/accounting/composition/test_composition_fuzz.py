@@ -251,30 +251,6 @@ def test_random_lists_agree_with_enumeration(
 ROUGH = Fraction(1, 10**4)
 
 
-PARTS = st.one_of(
-    st.sampled_from([curve_of(noise, 1) for noise in (NARROW, WIDE, Skellam(variance=2))]),
-    ROUNDS.map(lambda one: one.part),
-)
-
-
-@seed(22)
-@settings(max_examples=effort(3, 30), deadline=None)
-@given(st.lists(st.tuples(PARTS, st.integers(1, 6)), min_size=1, max_size=3))
-def test_delta_falls_in_epsilon_rises_with_rounds_and_ignores_order(
-    parts: list[tuple[Any, int]],
-) -> None:
-    total, more, turned = compose(*parts), compose(*parts, parts[0]), compose(*reversed(parts))
-    assert ends(turned.delta(1, ROUGH)) == ends(total.delta(1, ROUGH))
-    found = {at: ends(total.delta(at)) for at in (Fraction(0), Fraction(1, 2), Fraction(4))}
-    for before, after in itertools.pairwise(found.values()):
-        assert before.upper >= after.lower
-    assert all(more.delta(at).upper >= before.lower for at, before in found.items())
-    # Enclosures nest. A loss of large probability exactly at epsilon is the hardest case.
-    narrow = ends(total.delta("1/2", "1e-7"))
-    assert narrow.overlaps(ends(total.delta("1/2", "1e-3")))
-    assert narrow.width <= max(narrow.upper / 10**4, Fraction(1, 10**12))
-
-
 def test_a_mutant_without_hidden_mass_is_detected() -> None:
     one = turning(Poisson(mean=Fraction(2, 5)), 2)
     pair = pair_of(Poisson(mean=Fraction(2, 5)), 2)

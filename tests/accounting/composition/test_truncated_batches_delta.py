@@ -16,31 +16,19 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from tests.support.accounting import subsampled_releases as releases
 from tests.support.accounting.bound_ends import ends
-from tests.support.accounting.brute_force import World, worse
+from tests.support.accounting.brute_force import World, batch, worse
 
 ADD_REMOVE = Scope(relation=Relation.ADD_REMOVE)
 FAR = 40
-
-
-def sums(values: list[int], rate: float, most: int) -> dict[int, float]:
-    r"""Return the law of the sum of a Poisson sample, of which ``most`` are kept at random."""
-    found: dict[int, float] = {}
-    for chosen in itertools.product((0, 1), repeat=len(values)):
-        chance = math.prod(rate if there else 1 - rate for there in chosen)
-        sample = [value for value, there in zip(values, chosen, strict=True) if there]
-        kept = list(itertools.combinations(sample, min(most, len(sample))))
-        for each in kept:
-            found[sum(each)] = found.get(sum(each), 0.0) + chance / len(kept)
-    return found
 
 
 def laws(values: list[int], rate: float, most: int) -> World:
     r"""Return the laws of the output with and without the first value."""
     ratio = math.exp(-1)
     size = (1 - ratio) / (1 + ratio)
-    there, gone = (sums(data, rate, most) for data in (values, values[1:]))
+    there, gone = (batch(data, rate, most) for data in (values, values[1:]))
     outputs = range(-FAR, FAR + 1)
-    noise = {k: size * ratio ** abs(k) for k in range(-2 * FAR, 2 * FAR + 1)}
+    noise = {float(k): size * ratio ** abs(k) for k in range(-2 * FAR, 2 * FAR + 1)}
     both = [[sum(w * noise[y - s] for s, w in at.items()) for y in outputs] for at in (there, gone)]
     return [*zip(*both, strict=True)]
 

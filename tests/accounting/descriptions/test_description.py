@@ -60,7 +60,6 @@ from dpcore.local import (
 from dpcore.parse_noise import noise_from_json, read_noise
 from tests.day_and_nightly import by_day
 from tests.support.accounting import subsampled_releases
-from tests.support.accounting.bound_ends import ends
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal, refused
 
@@ -251,7 +250,8 @@ def nodes(data: Any) -> list[Any]:
     "text",
     ["", "bernoulli:rate=1", "poisson", "poisson:rate=0", "poisson:rate=x", "poisson:chance=1/2",
      "everyone:rate=1", "fixed-size:sample=2,population=1", "shifts:weights=x",
-     "fixed-size:sample=1.5,population=9", "allocated:rounds=2,picks=3"],
+     "fixed-size:sample=1.5,population=9", "allocated:rounds=2,picks=3", "poisson:rate=3/2",
+     "truncated:rate=1/2,examples=9,most=0", "truncated:rate=1/2,examples=0,most=9"],
 )  # fmt: skip
 def test_an_invalid_scheme_names_the_option(text: str) -> None:
     with refused("--scheme"):
@@ -274,7 +274,16 @@ HALF = Poisson(rate="1/2")
         ({"scheme": HALF, "relation": REPLACE, "noise": ALL[0].noise}, "relation"),
         ({"scheme": Allocation(rounds=2), "group": 2}, "group"),
         ({"scheme": HALF, "relation": REPLACE, "group": 2}, "group"),
-        ({"scheme": HALF, "noise": Laplace(scale=1), "group": 2}, "group"),
+        *(
+            ({"noise": noise, "scheme": scheme, "group": group}, argument)
+            for noise in (Laplace(scale=1), ALL[0].noise)
+            for scheme, group, argument in (
+                (HALF, 2, "group"),
+                (TRUNCATED, 1, "noise"),
+                (Allocation(rounds=2), 1, "noise"),
+                (Shifts(weights=[0, 1]), 1, "noise"),
+            )
+        ),
         ({"scheme": Shuffled(users=1000)}, "scheme"),
         *(
             ({"noise": REPORT.noise, **changed}, argument)
@@ -304,6 +313,9 @@ def test_a_scheme_states_its_rounds_and_needs_an_engine() -> None:
         asked = Description(noise=NORMAL, sensitivity=3, scheme=scheme).unsampled
         assert (asked.sensitivity, asked.scheme) == (Sensitivity.l2_squared(18), EVERYONE)
     assert "scheme" in refusal(lambda: guarantee(Description(noise=NORMAL, scheme=Twice())))
+    assert "at most 64" in refusal(
+        lambda: guarantee(Description(noise=NORMAL, scheme=HALF, group=65))
+    )
 
 
 BOX, L2 = Sensitivity.box, Sensitivity.l2_squared
@@ -333,17 +345,6 @@ def test_sampling_everybody_equals_no_sampling(
     )
     scope = Scope(relation=relation, group=group)
     assert guarantee(asked) == RealCurve(noise=NORMAL, sensitivity=moves, scope=scope)
-
-
-@pytest.mark.parametrize("rounds", [1, 3])
-def test_a_unit_in_every_round_equals_composition(rounds: int) -> None:
-    scope, epoch = Scope(relation=ADDED), Allocation(rounds=rounds, picks=rounds)
-    plain = RealCurve(noise=NORMAL, sensitivity=3, scope=scope)
-    allocated = guarantee(Description(noise=NORMAL, sensitivity=3, scheme=epoch))
-    assert allocated.scope == scope
-    found, truth = (ends(each.delta(1)) for each in (allocated, compose((plain, rounds))))
-    assert found.overlaps(truth)
-    assert found.upper <= truth.upper * (1 + Fraction(1, 10**5))
 
 
 @by_day(7)

@@ -16,7 +16,9 @@ from accounting import (
     Assumed,
     BinomialBox,
     Bound,
+    Description,
     FixedSizeSampled,
+    Gaussian,
     Guarantee,
     NotDerived,
     PoissonSampled,
@@ -53,6 +55,8 @@ ALL: dict[str, Guarantee] = {
     "poisson": PoissonSampled(curve=ADDED, rate="1/10"),
     "fixed": FixedSizeSampled(curve=LAPLACE, sample=1, population=10),
     "composed": compose((LAPLACE, 2), Pure("1/10")),
+    "normal": guarantee(Description(noise=Gaussian(sigma=5))),
+    "one claim": compose(Pure("1/2")),
     "renyi terms": compose((ZCdp("1/50"), 2)),
     "box": BinomialBox(trials=20, bounds=(1, 1)),
 }
@@ -111,14 +115,14 @@ def test_every_guarantee_names_a_bad_argument_in_the_same_way(
         getattr(ALL[name], question)(*given)
 
 
-def test_every_guarantee_accepts_relative_for_a_narrower_bound() -> None:
-    for promise in (GAUSSIAN, ALL["composed"], BinomialBox(trials=60, bounds=(1,))):
-        wide, narrow = (ends(promise.epsilon("1/100", relative=r)) for r in ("1e-2", "1e-4"))
-        assert narrow.width <= narrow.upper / 10**4
-        assert wide.overlaps(narrow)
-        for bad in (0, 2):
-            with refused("relative"):
-                promise.delta(1, relative=bad)
+@pytest.mark.parametrize("question", ASKED)
+@pytest.mark.parametrize("name", ALL)
+def test_a_width_outside_0_to_1_is_refused_also_where_a_formula_needs_none(
+    name: str, question: str
+) -> None:
+    for bad in (0, 2):
+        with refused("relative"):
+            getattr(ALL[name], question)(*ASKED[question], relative=bad)
 
 
 def agrees(promise: Guarantee, exact: PrivacyCurve, slack: float) -> bool:

@@ -50,33 +50,6 @@ def worlds(variance: str, shift: int, reach: int) -> Worlds:
     return Worlds(noise=Skellam(variance=variance), most=shift, low=-reach, high=reach)
 
 
-def test_losses_and_divergences_agree_with_published_values() -> None:
-    found = curve(Skellam(variance=16), 4).enclose_renyi(32)
-    assert found.lower_float == pytest.approx(5.82614, abs=5e-6)
-    # With dropouts: the loss of a Polya difference at shifts 1, 10 and 32.
-    for honest, losses in (
-        ("0.9", ("1.09894", "1.17056", "1.18082")),
-        ("0.5", ("1.67514", "2.34343", "2.57808")),
-    ):
-        for shift, loss in zip((1, 10, 32), losses, strict=True):
-            found = difference(honest, shift, shift).enclose_epsilon(0)
-            assert abs(Fraction(found.upper) - Fraction(loss)) <= Fraction(1, 2 * 10**5)
-            assert found.width <= found.upper / 2**64
-
-
-@pytest.mark.parametrize("variance", ["1/3", "5", "400", "100000"])
-def test_amos_bounds_hold_the_ratio(variance: str) -> None:
-    one = pair(variance, 1)
-    with mpmath.workdps(60), precision(200):
-        for n in (0, 1, 2, 7, 50, 1000):
-            v = real(variance)
-            ratio = mpmath.besseli(n + 1, v) / mpmath.besseli(n, v)
-            low = v / (n + mpmath.mpf(1) / 2 + mpmath.sqrt((n + mpmath.mpf(3) / 2) ** 2 + v * v))
-            top = v / (n + mpmath.mpf(1) / 2 + mpmath.sqrt((n + mpmath.mpf(1) / 2) ** 2 + v * v))
-            assert low <= ratio <= top
-            assert abs(one._amos(n, 1) / arb(str(v / top)) - 1) < arb("1e-40")
-
-
 LEAN = PolyaDifferenceBelowOne(noise=PolyaDifference(shape="1/2", scale=1), shift=2)
 
 
@@ -205,9 +178,9 @@ def test_the_largest_loss_is_at_zero_or_the_limit_of_shape_one(
     ours, noise = difference(shape, scale, shift), PolyaDifference(shape=shape, scale=scale)
     found, just_less = ours.enclose_epsilon(0), Fraction(1, 10**9)
     if noise.shape < 1:
-        brute = worlds_of(noise, shift)
         with mpmath.workdps(50):
-            assert close(found, mpmath.log(brute.mass(0) / brute.mass(shift)))
+            mass = mass_of(noise)
+            assert close(found, mpmath.log(mass(0) / mass(shift)))
         below = ours.enclose_delta(Fraction(found.lower) - just_less)
         assert 0 < below.lower <= below.upper < Fraction(1, 10**8)
     else:

@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import text
 
 from accounting import guarantee, guarantee_from_json
-from accounting.guarantees.stated_guarantees import Approx, Pure
+from accounting.guarantees.stated_guarantees import Pure
 from accounting.ledger import (
     AlreadyCharged,
     BudgetExhausted,
@@ -28,7 +28,7 @@ from accounting.ledger import (
 from accounting.ledger.charge_or_refuse import Book
 from dpcore import DiscreteGaussian, DiscreteLaplace, Mechanism, Sensitivity
 from dpcore.errors import InvalidParameter
-from dpcore.local import FAMILIES, LocalHashing, LocalReport, RandomisedResponse, ShuffledReports
+from dpcore.local import FAMILIES, LocalHashing, LocalReport, ShuffledReports
 from dpcore.mechanism import Scope, Unit
 from dpcore.sampling.rng import SeededRng
 from dpcore.selection import AboveThreshold, NoisyMax, NoisyThreshold, Selection
@@ -92,21 +92,6 @@ def test_every_mechanism_is_charged_its_guarantee(mechanism: Any, value: Any) ->
                     with pytest.raises(InvalidParameter, match="value"):
                         ledger.release(mechanism, wrong, users=users, batch="c")
             assert (ledger.charges(), ledger.check()) == (2, ())
-
-
-def test_shuffled_reports_cost_less_if_the_budget_has_a_delta(tmp_path: Path) -> None:
-    report = RandomisedResponse(epsilon=1, values=3, scope=CELLS.scope)
-    users, votes = [f"u{i}" for i in range(100)], ShuffledReports(report=report, users=90)
-    budget = Approx(4, "1e-6", scope=CELLS.scope)
-    with Ledger.create(f"{tmp_path}/l.db", budget=budget) as ledger:
-        with pytest.raises(InvalidParameter, match="at least 90 users"):
-            ledger.release(votes, [0] * 89, users=users[:89], batch="b")
-        before = ledger.remaining("u7")["rho"]
-        found = ledger.release(votes, [i % 3 for i in range(100)], users=users, batch="b")
-        assert report.estimate(found.value).users == 100
-        # The report without shuffling costs rho = 0.364.
-        assert 0 < before - ledger.remaining("u7")["rho"] < Fraction(1, 4)
-        assert (ledger.charges(), ledger.check()) == (1, ())
 
 
 def test_all_answers_of_a_threshold_are_charged_and_stored(ledger: Ledger) -> None:

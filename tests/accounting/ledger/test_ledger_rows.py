@@ -10,16 +10,14 @@ from typing import Any
 
 import pytest
 
-from accounting.composition.compose import Composition, compose
+from accounting.composition.compose import compose
 from accounting.composition.partition_selection_guarantee import appearance
 from accounting.derive_guarantee import PoissonSampled, guarantee
-from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.errors import NotDerived
 from accounting.group_privacy import for_user
 from accounting.guarantees.stated_guarantees import Approx, Assumed, Pure, PureBound, Rdp, ZCdp
 from accounting.ledger import Ledger
 from accounting.ledger.charge_request import Request, cost
-from accounting.privacy_curves.real_noise_curve import RealCurve
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from accounting.privacy_filters import filter_for
 from dpcore.errors import InvalidParameter
@@ -27,7 +25,6 @@ from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Mechanism, Relation, Release, Scope, Sensitivity, Unit
 from dpcore.selection import NoisyThreshold
-from tests.support.accounting import subsampled_releases
 from tests.support.ledger.budget import PER_USER
 
 LAPLACE = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)
@@ -93,6 +90,14 @@ def test_the_cost_of_k_rows_is_that_of_a_shift_by_k() -> None:
         )
 
 
+def test_rows_that_no_theorem_covers_are_refused() -> None:
+    sampled = compose(PoissonSampled(curve=replace(CURVE, scope=ADDED), rate="1/10"))
+    for source in (Rdp({2: 1}), sampled):
+        assert for_user(source, 1).scope.unit is Unit.USER
+        with pytest.raises(NotDerived, match="the cost of 2 rows of one user"):
+            for_user(source, 2)
+
+
 def test_an_approximate_claim_over_several_rows_has_its_bound() -> None:
     """Chains of neighbouring datasets: the ends lose at most the bound, and some nearly as much."""
     epsilon, delta, k = 0.5, 0.01, 3
@@ -108,29 +113,6 @@ def test_an_approximate_claim_over_several_rows_has_its_bound() -> None:
     lost = chance - math.exp(k * epsilon) * far
     assert math.isclose(float(claim.stated_delta), lost, rel_tol=1e-12)
     assert Fraction(claim.stated_delta) >= Fraction(lost) * (1 - Fraction(1, 10**14))
-
-
-def test_every_part_of_a_composition_pays_for_all_rows() -> None:
-    real = RealCurve(noise=Gaussian(sigma=2), sensitivity=Sensitivity.l2_squared(2), scope=ADDED)
-    sampled = PoissonSampled(curve=real, rate="1/10")
-    whole = for_user(compose((real, 2), sampled), 3)
-    assert isinstance(whole, Composition)
-    assert whole.scope == Scope(unit=Unit.USER, relation=Relation.ADD_REMOVE)
-    three = Scope(relation=Relation.ADD_REMOVE, group=3)
-    moved = replace(real, sensitivity=Sensitivity.l2_squared(18), scope=three)
-    group = subsampled_releases.poisson(curve=real, rate="1/10", members=3)
-    assert whole.parts == ((moved, 2), (group, 1))
-    # Rows that no theorem covers are refused.
-    curves = (
-        RealCurve(noise=Laplace(scale=2), sensitivity=1, scope=ADDED),
-        PrivacyCurve(noise=LAPLACE.noise, sensitivity=1, scope=ADDED),
-    )
-    sampled_sources = [compose(PoissonSampled(curve=curve, rate="1/10")) for curve in curves]
-    sources: list[Any] = [Rdp({2: 1}), *sampled_sources]
-    for source in sources:
-        assert for_user(source, 1).scope.unit is Unit.USER
-        with pytest.raises(NotDerived, match="the cost of 2 rows of one user"):
-            for_user(source, 2)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5])

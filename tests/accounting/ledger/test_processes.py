@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from fractions import Fraction
 from pathlib import Path
 
@@ -40,24 +39,22 @@ def test_concurrent_processes_overspend_nobody_and_lose_no_charge(url: str, tmp_
             assert ledger.remaining(f"own {me}") == {"rho": 1 - Fraction(own, AFFORDED)}
 
 
-def survive(
-    url_of: list[str], folder: Path, *, kills: int, periods: int = 1, since: float | None = None
-) -> None:
-    """Kill ``kills`` processes; after each the ledger is intact with every acknowledged charge.
+def test_two_hundred_kills_leave_every_charge_complete_or_absent(tmp_path: Path) -> None:
+    """Kill processes; after each the ledger is intact with every acknowledged charge.
 
     The moment of a kill depends on the machine, so processes are killed until some were inside a
-    charge that is absent and the charges fall in ``periods``: at most ten times as many.
+    charge that is absent: at most ten times as many.
     """
-    context, generator = processes(), random.Random(20)
-    path = folder / "written"
-    absent = present = seen = 0
+    kills, context, generator = effort(12, 200), processes(), random.Random(20)
+    url_of, path = [str(tmp_path / f"{n}.db") for n in range(6)], tmp_path / "written"
+    absent = present = 0
     for number in range(10 * kills):
-        if number >= kills and absent and absent + present > kills // 4 and seen >= periods:
+        if number >= kills and absent and absent + present > kills // 4:
             break
         url = url_of[min(number, kills - 1) * len(url_of) // kills]
-        words = (url, str(path), f"{number}", since)
+        words = (url, str(path), f"{number}")
         process = context.Process(target=charge_on, args=words, daemon=True)
-        begun, paid = killed(process, path, generator, 0.01 if since is None else 0.1)
+        begun, paid = killed(process, path, generator)
         if begun == "0":
             continue  # killed while creating the ledger: the next process creates it
         with Ledger.open(url) as ledger:
@@ -67,17 +64,6 @@ def survive(
             if begun not in {receipt.batch for receipt in paid}:
                 absent += begun not in batches
                 present += begun in batches
-            seen = len(ledger.periods())
     # Most processes were killed inside a charge, and some of those before the charge was stored.
     assert absent + present > kills // 4
     assert absent > 0
-    assert seen >= periods
-
-
-def test_two_hundred_kills_leave_every_charge_complete_or_absent(tmp_path: Path) -> None:
-    survive([str(tmp_path / f"{n}.db") for n in range(6)], tmp_path, kills=effort(12, 200))
-
-
-def test_kills_while_budgets_renew_leave_every_charge_complete_or_absent(tmp_path: Path) -> None:
-    url = str(tmp_path / "ledger.db")
-    survive([url], tmp_path, kills=effort(5, 100), periods=3, since=time.time())

@@ -250,7 +250,7 @@ def test_a_charging_process_excludes_others_and_is_named(
             lambda: ledger.charge(["ada"], per_user("1/4"), batch="one"), LedgerUnavailable
         )
         assert re.search(r"waited 0\.05 s for .*wait for it to finish", said)
-        assert "charge again: the same batch is charged once" in said
+        assert "charge again: no batch is charged twice" in said
         if url.startswith("postgresql"):
             began = r"\(idle in transaction, its transaction began \d+ s ago\)"
             assert re.search(rf"for server process \d+ {began}", said)

@@ -33,7 +33,7 @@ from dpcore.laws.polya import Polya, PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from tests.day_and_nightly import by_day
-from tests.support.accounting.brute_force import Worlds, hockey_stick, real, world_of
+from tests.support.accounting.brute_force import hockey_stick, mass_of, real, world_of
 from tests.support.dpcore.mutants import mutated
 
 DIGITS = 40
@@ -90,7 +90,7 @@ def cut(monkeypatch: pytest.MonkeyPatch, *, listed: bool, ranges: int = 40) -> N
 def directions(noise: Noise, shift: int, reach: int) -> tuple[tuple[Pair, World], ...]:
     """Yield the pair of each direction with its two laws, output by output."""
     first = pair_of(noise, shift)
-    mass = Worlds(noise=noise, most=shift, low=0, high=reach // 2).mass
+    mass = mass_of(noise)
     with mpmath.workdps(DIGITS):
         here = {k: mass(k) for k in range(-reach - shift, reach + shift + 1)}
     table = tuple((here[k], here[k + shift]) for k in range(-reach - shift, reach + 1))

@@ -11,18 +11,12 @@ import mpmath
 import numpy as np
 import pytest
 
-from accounting import compose, guarantee
-from accounting.descriptions.description import Description
-from accounting.descriptions.real_noise import Gaussian
-from accounting.descriptions.sampling_schemes import Poisson
 from accounting.pld.finite_pld import Listing
 from accounting.pld.noise_density import NormalDensity
 from accounting.pld.real_cells import RealPair
 from accounting.pld_composition.cell_refinement import TabledLoss
-from accounting.pld_composition.contour_integral import ContourIntegral
 from accounting.pld_composition.few_large_losses import FewLargeLosses, Split
 from tests.day_and_nightly import by_day
-from tests.support.accounting.bound_ends import ends
 from tests.support.accounting.brute_force import two_samples
 from tests.support.dpcore.mutants import mutated
 
@@ -90,31 +84,3 @@ def test_the_rest_bounds_all_further_terms() -> None:
         )
         assert [j for j, _ in terms] == [*range(len(terms))]
         assert tail <= rest < Fraction(spare) or (rest == tail == 0)
-
-
-@by_day(2)
-@pytest.mark.parametrize(
-    ("sigma", "rate", "rounds", "question", "at"),
-    [
-        # Wider than 1e-5 with one integral.
-        ("1.179", "0.000414", 84, "epsilon", "1e-11"),
-        ("1.633", "0.00106", 91, "epsilon", "1e-22"),
-        ("0.862", "0.000228", 759, "epsilon", "1e-14"),
-        # Two rounds far in the tail, and 20 rounds of which one integral shows almost nothing.
-        ("1", "1/100000", 20, "delta", "1/10"),
-        ("1", "1/30", 2, "delta", "7.2"),
-    ],
-)
-def test_samples_at_a_small_rate_have_narrow_bounds(
-    sigma: str, rate: str, rounds: int, question: str, at: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    noise = Description(noise=Gaussian(sigma=sigma), sensitivity=1, scheme=Poisson(rate=rate))
-    total = compose((guarantee(noise), rounds))
-    found = ends(getattr(total, question)(at))
-    assert found.lower > 0
-    assert found.width <= found.upper / (10**6 if question == "epsilon" else 10**5)
-    if question == "epsilon":
-        monkeypatch.setattr(ContourIntegral, "misplaced", lambda *_: False)
-        before = ends(compose((guarantee(noise), rounds)).epsilon(at))
-        assert before.overlaps(found)
-        assert before.width > found.upper / 10**5

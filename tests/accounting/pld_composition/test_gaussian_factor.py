@@ -10,8 +10,6 @@ import mpmath
 import numpy as np
 import pytest
 from flint import arb
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from accounting.pld_composition.factor import Grid
 from accounting.pld_composition.gaussian_factor import (
@@ -22,7 +20,6 @@ from accounting.pld_composition.gaussian_factor import (
 )
 from dpcore import DiscreteGaussian
 from dpcore.numbers.enclosure import precision
-from tests.day_and_nightly import effort
 from tests.support.accounting.brute_force import mass_of, real
 from tests.support.dpcore.mutants import mutated, rewired
 
@@ -127,19 +124,6 @@ def covered(kind: type[GaussianFactor], part: GaussianPart, grid: Grid) -> bool:
             if sum(lobes) > cover * (1 + 1e-12) + 1e-300:
                 return False
     return True
-
-
-@settings(max_examples=effort(25, 1000))
-@given(
-    st.fractions(min_value=Fraction(1, 2), max_value=60, max_denominator=12),
-    st.integers(min_value=1, max_value=9),
-    st.fractions(min_value=Fraction(1, 30), max_value=20, max_denominator=30),
-    st.integers(min_value=0, max_value=1900),
-)
-def test_random_parts_at_random_frequencies_are_enclosed(
-    v: Fraction, shift: int, c: Fraction, block: int
-) -> None:
-    assert faithful(GaussianFactor, v, shift, c, np.array([block]))
 
 
 def test_values_beyond_the_fixed_point_range_are_unknown() -> None:

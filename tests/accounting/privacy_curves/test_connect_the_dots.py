@@ -121,7 +121,7 @@ def test_a_pair_without_information_hides_all_mass() -> None:
         ([(0, 1), (1, Fraction(9, 10)), (2, 0)], "convex"),
         ([(0, 1), (1, Fraction(1, 2)), (2, Fraction(3, 4))], "convex"),
         ([(0, 1), (Fraction(1, 2), Fraction(1, 4))], "1 - x"),
-        ([(0, 1), (2, Fraction(-1, 10))], "at least 0"),
+        ([(0, 1), (2, Fraction(-1, 10))], "must satisfy h >= max"),
     ],
 )
 def test_points_that_no_curve_passes_through_are_refused(

@@ -16,8 +16,6 @@ from accounting.composition.guarantee_from_json import guarantee_from_json
 from accounting.ledger.charge_request import cost
 from accounting.privacy_curves.local_report_curve import ReportCurve, ReportPair
 from accounting.privacy_filters import filter_for
-from dpcore import DiscreteLaplace
-from dpcore.continual_sums import TreeSum
 from dpcore.errors import InvalidParameter
 from dpcore.local import (
     Encoding,
@@ -29,7 +27,6 @@ from dpcore.local import (
     UnaryEncoding,
 )
 from dpcore.mechanism import Relation, Scope, Unit
-from dpcore.selection import Selection
 from tests.day_and_nightly import by_day, spread
 from tests.support.accounting.bound_ends import ends
 from tests.support.accounting.brute_force import close, hockey_stick, least_error, renyi
@@ -175,16 +172,3 @@ def test_impossible_parameters_of_a_report_are_refused(key: str, value: str) -> 
     assert tight(ReportCurve(**given).delta(0), mpmath.mpf("0.5"))
     with pytest.raises(InvalidParameter, match=key):
         ReportCurve(**{**given, key: value})
-
-
-@pytest.mark.parametrize(
-    "made",
-    [
-        SubsetSelection(epsilon=1, values=9),
-        Selection(epsilon=1, sensitivity=1),
-        TreeSum(horizon=3, noise=DiscreteLaplace(scale=2)),
-    ],
-    ids=["report", "choice", "stream"],
-)
-def test_an_object_with_a_guarantee_can_be_composed_directly(made: Any) -> None:
-    assert compose((made, 3)) == compose((guarantee(made), 3))

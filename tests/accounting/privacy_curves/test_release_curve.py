@@ -10,38 +10,25 @@ from typing import Any
 import pytest
 
 from accounting import NotDerived, PrivacyCurve, guarantee
-from accounting.convert_guarantees import as_pure
-from accounting.guarantees.stated_guarantees import PureBound
 from accounting.law_pairs.registry import pair_of
 from accounting.pairs.pair import ClosedPair, ShiftedPair
-from dpcore import DiscreteGaussian, DiscreteLaplace, Mechanism, Noise, Scope, Sensitivity
+from dpcore import DiscreteGaussian, DiscreteLaplace, Mechanism, Noise, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, precision
-from tests.day_and_nightly import by_day
 from tests.support.accounting.unregistered_law import Lopsided, Triangle
 from tests.support.dpcore.refusals import refusal, refused
 
 
-@by_day(2)
 @pytest.mark.parametrize(
     "noise", [DiscreteGaussian(sigma_squared=7), DiscreteLaplace(scale="5/2")], ids=repr
 )
-@pytest.mark.parametrize("shift", [1, 70])
-def test_the_general_pair_agrees_with_the_closed_forms(noise: Noise, shift: int) -> None:
-    general, own = ShiftedPair(noise=noise, shift=shift), pair_of(noise, shift)
+def test_the_general_pair_inverts_its_curve_as_the_closed_form_does(noise: Noise) -> None:
+    general, own = ShiftedPair(noise=noise, shift=70), pair_of(noise, 70)
     assert isinstance(own, ClosedPair)
     with precision(192):
-        for epsilon in map(Fraction, ("0", "1/100", "1/3", "7/5")):
-            if own.delta(epsilon) == 0:
-                assert "largest loss" in refusal(partial(general.delta, epsilon), NotDerived)
-                continue
-            assert general.delta(epsilon).overlaps(own.delta(epsilon))
-            assert general.delta(epsilon).rel_accuracy_bits() > 100
-        for delta in map(Fraction, ("1/3", "1/1000", "1/10000000000")):
+        for delta in map(Fraction, ("1/3", "1/1000", "1e-10")):
             both = [pair.epsilon(delta, pair.guess(delta) or 0) for pair in (general, own)]
             assert both[0].overlaps(both[1])
             assert all(value.is_finite() for value in both)
-        for alpha in map(Fraction, ("1/100", "1/2", "9/10")):
-            assert general.tradeoff(alpha).overlaps(own.tradeoff(alpha))
 
 
 TRIANGLE = PrivacyCurve(noise=Triangle(half=2), sensitivity=1)
@@ -69,28 +56,6 @@ def test_a_quantity_without_a_theorem_is_refused() -> None:
         partial(TRIANGLE.tradeoff, 0),
     ):
         assert "cannot derive " in refusal(question, NotDerived)
-
-
-def test_discrete_laplace_is_pure_exactly() -> None:
-    curve: Any = guarantee(Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=Sensitivity(1)))
-    assert curve.enclose_epsilon(0) == Enclosure.exactly(Fraction(1, 10))
-    assert as_pure(curve) == PureBound("1/10")
-    assert curve.enclose_delta("1/10") == Enclosure.exactly(0)
-    assert curve.enclose_delta("0.0999999999999999999999").lower > 0
-    assert as_pure(PrivacyCurve(noise=DiscreteLaplace(scale="3/7"), sensitivity=5)) == PureBound(
-        "35/3"
-    )
-
-
-def test_discrete_gaussian_is_concentrated_exactly_and_never_pure() -> None:
-    curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=3)
-    assert curve.enclose_zcdp() == Enclosure.exactly(Fraction(9, 800))
-    assert curve.pure().lower == math.inf
-    assert curve.enclose_epsilon(0) == Enclosure.infinite()
-    assert curve.enclose_renyi(2) == Enclosure.exactly(Fraction(9, 400))
-    assert curve.enclose_renyi("4/3") == Enclosure.exactly(Fraction(3, 200))
-    found = curve.enclose_renyi("5/4")
-    assert 0 < found.lower <= found.upper <= Fraction(9, 640) * (1 + Fraction(1, 2**60))
 
 
 @pytest.mark.parametrize("delta", ["1e-6", "1e-30", "1e-300", "1e-3000"])
@@ -138,17 +103,6 @@ def test_trivial_points_of_the_curve_are_exact() -> None:
     assert float(GAUSSIAN.epsilon("1e-9")) >= GAUSSIAN.epsilon("1e-9").upper
     assert float(GAUSSIAN.delta(2)) >= GAUSSIAN.delta(2).upper
     assert math.isinf(float(GAUSSIAN.epsilon(0)))
-
-
-def test_a_curve_is_a_value_with_a_round_trip_repr() -> None:
-    scope = Scope(unit="user")  # type: ignore[arg-type]  # text is read as the enum
-    curve = PrivacyCurve(noise=DiscreteLaplace(scale="1/3"), sensitivity=2, scope=scope)
-    classes = (Scope, PrivacyCurve, DiscreteLaplace, Sensitivity)
-    again = eval(repr(curve), {each.__name__: each for each in classes})  # noqa: S307 - our own repr
-    assert again == curve
-    assert hash(again) == hash(curve)
-    assert curve.to_json()["scope"] == {"unit": "user", "relation": "replace"}
-    assert as_pure(curve) == PureBound(6, scope=scope)
 
 
 @pytest.mark.parametrize("bits", [0, 7, 1 << 20, "many", 64.0, True])

@@ -74,16 +74,6 @@ def test_fewer_honest_users_hide_less(honest: int) -> None:
     assert bound(protocol, honest) >= bound(protocol)
 
 
-@pytest.mark.parametrize(
-    ("users", "epsilon"), [(14, 2), pytest.param(20, 1, marks=pytest.mark.nightly)]
-)
-def test_a_plan_meets_its_epsilon_for_all_values_of_the_others(users: int, epsilon: int) -> None:
-    protocol = plan_pure_shuffle(users=users, epsilon=epsilon)
-    assert protocol.share.shape < 1
-    assert purity(protocol, users) == PureBound(epsilon)
-    assert worst_loss(protocol, users) <= epsilon
-
-
 def test_a_bound_of_a_shuffle_gives_totals_no_lower_bound() -> None:
     protocol = SMALL[3]
     total = compose((protocol_guarantee(protocol, protocol.users), 3))

@@ -14,7 +14,6 @@ import pytest
 
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
-from accounting.law_pairs.registry import directions
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from accounting.protocol_guarantees.paper_parameters import tkms_bits
 from accounting.protocol_guarantees.shuffled_bits_guarantee import (
@@ -83,17 +82,6 @@ def test_several_coordinates_have_the_requested_width() -> None:
         assert found.upper - found.lower <= relative * Fraction(found.lower)
 
 
-def test_mixed_signs_can_be_worst() -> None:
-    # Binomial(3, 2/5) twice at epsilon 2/5: one up and one down is worse than both pure directions.
-    law = BinomialBox(trials=3, probability="2/5", bounds=(1, 1))
-    truth = worst(3, Fraction(2, 5), (1, 1), Fraction(2, 5))
-    assert holds(law.enclose_delta("2/5"), truth)
-    one_way = [of_shift(3, Fraction(2, 5), [d] * 2, Fraction(2, 5)) for d in (1, -1)]
-    assert max(one_way) < truth * mpmath.mpf("0.996")
-    straight = mutated(directions, "range(k + 1) for _", "(0, k) for _")
-    assert set(straight(law.worst())) < set(directions(law.worst()))
-
-
 def test_epsilon_inverts_delta_and_ties_are_decided_exactly() -> None:
     law = BinomialBox(trials=268, bounds=(1,))
     found = ends(law.epsilon("1e-6"))
@@ -120,17 +108,6 @@ def test_an_undecided_comparison_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(PrivacyCurve, "delta", lambda *_: found)
     with pytest.raises(PrecisionExhausted, match="could not be compared"):
         law.meets("1/5", wide.lower)
-
-
-def test_bits_of_single_coordinates_must_meet_the_total_target() -> None:
-    law = BinomialBox(trials=40, bounds=(1, 1, 1))
-    for epsilon in (Fraction(1, 2), Fraction(1), Fraction(2)):
-        truth = law.enclose_delta(epsilon)
-        assert not law._by_shares(epsilon, Fraction(truth.lower))
-        assert law._by_shares(epsilon, Fraction(1))
-    # The mutant: every coordinate uses all of epsilon.
-    whole = mutated(PrivacyCurve._by_shares, "epsilon / len(amounts)", "epsilon")
-    assert whole(law, Fraction(1), Fraction(law.enclose_delta(1).lower) / 2)
 
 
 def test_the_least_number_of_fair_bits_is_found() -> None:

@@ -24,13 +24,11 @@ from audit import audit
 from audit.broken_mechanisms import ENTRIES, Entry, Layer, Subject, Twin, find, find_subject
 from audit.broken_mechanisms.noise import grid
 from audit.broken_mechanisms.selection import row_mass
-from audit.claims import read_claim
 from audit.features.parse_feature import read_feature
 from audit.known_laws.law_file import read_law
 from audit.outputs.output_parser import draw_worlds, interleave
 from audit.replay.replay_both import replay
 from audit.replay.replay_report import ReplayReport
-from audit.statistical_tests.multiple_testing import View, weigh_views
 from audit.statistical_tests.prequential_fixed_runs_test import Evidence, gather, resolution
 from audit.targets.target import Shifted
 from audit.targets.target_syntax import read_target
@@ -374,22 +372,6 @@ def test_the_twin_of_the_median_has_the_law_of_a_release() -> None:
     assert report.epsilon_lower == pytest.approx(
         float(epsilon_between(*map(LAWS[twin.name], twin.pair)))
     )
-
-
-# -- a claimed curve -----------------------------------------------------------------------------
-
-
-@pytest.mark.nightly
-def test_a_wrong_sigma_is_refuted_on_its_curve_long_before_one_point() -> None:
-    entry = entry_of("sigma-for-its-square")
-    assert entry.curve == entry.twin.curve
-    assert entry.curve is not None
-    claim = read_claim(entry.curve)
-    for subject, verdict in ((entry, "refuted"), (entry.twin, "not_refuted")):
-        for seed in range(2):
-            outputs, worlds = drawn(subject, 10_000, seed)
-            view = View(outputs=outputs, worlds=worlds)
-            assert weigh_views([view], claim, "0.05", seed=seed).verdict == verdict
 
 
 # -- floating point ------------------------------------------------------------------------------

@@ -360,15 +360,6 @@ def test_default_features_depend_on_the_outputs(outputs: Any, features: list[str
     assert sum(shares) == (1 if features else 0)
 
 
-def test_floats_in_steps_are_tested_by_their_remainder() -> None:
-    steps = 0.3 * np.random.default_rng(1).integers(0, 9999, 32)
-    moved = steps + np.arange(32) % 2 / 7
-    # Features of the outputs themselves do not depend on the grid.
-    family = {each.name: each.share for each in default_features(moved, floats=True)}
-    assert list(family) == ["identity", "precision", "modulo:0.3"]
-    assert (family["identity"], sum(family.values())) == (Fraction(4, 5), 1)
-
-
 def _geometrics(rng: np.random.Generator) -> int:
     return int(rng.geometric(0.05)) - int(rng.geometric(0.05))
 

@@ -28,7 +28,7 @@ from audit.formats.result import (
     json_text,
     plain,
 )
-from audit.formats.shorten import cut, shortened
+from audit.formats.shorten import cut, distinct, shortened
 from audit.known_laws.known_laws_report import ExactReport
 from audit.known_laws.law_file import read_law
 from audit.published_failures.corpus_entry import entries
@@ -272,6 +272,11 @@ def test_values_are_aligned_in_a_column() -> None:
 
 
 def test_shortened_texts_stay_distinct_and_omissions_are_counted() -> None:
+    tuples = [repr((1,) * 40 + (k,)) for k in range(6)]
+    for names in (tuples, [f"{'x' * 190}{k}{'y' * 99}" for k in range(5)], ["ab" * 99, "ab" * 98]):
+        short = distinct(names, 20)
+        assert len(set(short)) == len(names)
+        assert max(map(len, short)) <= 20
     one, other = ("x" * 500 + end for end in "ab")
     assert shortened(one) != shortened(other)
     assert "501 characters" in shortened(one)

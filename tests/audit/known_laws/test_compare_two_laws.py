@@ -14,7 +14,7 @@ import pytest
 from mpmath import mpf
 
 from accounting.errors import NotDerived
-from audit.claims import Claim
+from audit.claims import read_claim
 from audit.known_laws.compare_two_laws import (
     NeverWorse,
     OutputInterval,
@@ -58,10 +58,10 @@ def noise_of(spelling: str) -> Noise:
     return target.noise
 
 
-def decided(spelling: str, claim: str, pair: tuple[int, int]) -> AuditReport:
+def decided(spelling: str, claim: str, *pairs: tuple[int, int]) -> AuditReport:
     target = read_target(spelling)
     assert isinstance(target, NoiseAdded)
-    return prove(target, Plan(claim=Claim.read(claim), pair=pair))
+    return prove(target, Plan(claim=read_claim(claim), pair=pairs[0], pairs=pairs))
 
 
 def test_epsilon_of_shifted_noise_is_exact_in_simple_cases() -> None:

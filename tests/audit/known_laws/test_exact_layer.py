@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
 import pytest
 
-from audit.claims import read_claim
 from audit.known_laws.compare_two_laws import epsilon_at
-from audit.known_laws.exact_layer import prove
 from audit.report.audit_report import AuditReport
 from audit.run_audit import audit
-from audit.runs.draw_plan import Plan
 from audit.targets.target import NoiseAdded, Shifted
 from audit.targets.target_syntax import read_target
+from tests.audit.known_laws.test_compare_two_laws import decided
 
 GAUSSIAN = "discrete-gaussian:sigma_squared="
-
-
-def decided(spelling: str, claim: str, *pairs: Any) -> AuditReport:
-    target = read_target(spelling)
-    assert isinstance(target, NoiseAdded)
-    plan = Plan(claim=read_claim(claim), pair=pairs[0], pairs=pairs)
-    return prove(target, plan)
 
 
 @pytest.mark.parametrize(

@@ -115,14 +115,11 @@ def test_an_invalid_law_is_refused(file: File, name: str, content: str, complain
 
 
 def test_an_unreadable_law_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
     for text, complaint in (
         ("nothing.csv", "P = nothing.csv: No such file"),
         (str(tmp_path), "is not a regular file"),
-        (str(tmp_path / "bytes"), "is not UTF-8 text"),
         ("laplace:scale=1@0", "or noise: discrete-laplace, discrete-gaussian"),
         ("discrete-laplace:scale=1@", "must have integers after the @"),
-        ("discrete-laplace:scale=1@1/2", "must have integers after the @"),
         ("discrete-laplace:scale=0@1", "scale = 0"),
         ("\0", "is not a valid file name"),
     ):

@@ -23,17 +23,19 @@ from dpcore.errors import DEFECT
 
 def test_streams_closed_by_a_target_are_reopened(capfd: pytest.CaptureFixture[str]) -> None:
     before = sys.stdout, sys.stderr
-    with stdout_to_stderr():
+    with contextlib.suppress(ZeroDivisionError), stdout_to_stderr():
         with sys.stdout as lent:
             lent.write("one ")
         sys.stderr.close()
         print("two", end=" ")
         sys.stdout = None
+        os.system("echo child")  # noqa: S605 - what a target may do
+        raise ZeroDivisionError
     assert (sys.stdout, sys.stderr) == before
     print("out")
     print("three", file=sys.stderr)
     out, err = capfd.readouterr()
-    assert (out, err.split()) == ("out\n", ["one", "two", "three"])
+    assert (out, {*err.split()}) == ("out\n", {"one", "two", "child", "three"})
 
 
 def namespace(source: str, name: str = "somebody_else_s") -> dict[str, Any]:
@@ -91,17 +93,6 @@ def test_a_report_is_complete_even_if_outputs_fail_late() -> None:
     assert report.error is not None
     assert report.error.reason.startswith("raised RuntimeError: late")
     assert (report.verdict, report.exit_code, report.runs) == (None, 3, 100)
-
-
-def test_stdout_is_restored_after_a_failure(capfd: pytest.CaptureFixture[str]) -> None:
-    with contextlib.suppress(ZeroDivisionError), stdout_to_stderr():
-        print("inside")
-        os.system("echo child")  # noqa: S605 - what a target may do
-        raise ZeroDivisionError
-    print("after")
-    out, err = capfd.readouterr()
-    assert out == "after\n"
-    assert set(err.split()) == {"inside", "child"}
 
 
 # -- exit codes at the end of the process -----------------------------------------------------

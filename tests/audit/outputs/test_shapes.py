@@ -6,7 +6,6 @@ correct version, which must not. Noise is exact: discrete Laplace noise in whole
 
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
 import json
 import math
@@ -19,6 +18,7 @@ from functools import cache
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from audit.outputs.rows import EXACT, row_of
@@ -47,12 +47,6 @@ def whole(answer: int, rng: Rng) -> int:
     return answer + int(rng.geometric(p) - rng.geometric(p))
 
 
-@dataclasses.dataclass
-class Summary:
-    rows: int
-    mean: float
-
-
 class Veiled:
     """An object of an unknown class, whose repr hides its number."""
 
@@ -61,10 +55,6 @@ class Veiled:
 
     def __repr__(self) -> str:
         return "<Veiled>"
-
-
-def pandas() -> Any:
-    return pytest.importorskip("pandas")
 
 
 def token(rng: Rng) -> str:
@@ -79,10 +69,8 @@ NUMBERS: Final[dict[str, Callable[[float, Rng], Any]]] = {
     "record": lambda x, rng: {
         "id": token(rng), "size": {"low": real(0, rng), "mean": x}, "rows": [real(0, rng)] * 2
     },
-    "data class": lambda x, _: Summary(rows=100, mean=x),
     "veiled class": lambda x, _: Veiled(x),
-    "series": lambda x, rng: pandas().Series([x, real(0, rng)], index=["a", "b"]),
-    "frame": lambda x, rng: pandas().DataFrame({"x": [x], "y": [real(0, rng)]}),
+    "frame": lambda x, rng: pd.DataFrame({"x": [x], "y": [real(0, rng)]}),
     "sentence": lambda x, _: f"average = {x:.6f} kg",
     "structured": lambda x, rng: np.array(
         [(int(noise(rng)), x), (1, real(0, rng))], dtype=_ROW
@@ -90,13 +78,9 @@ NUMBERS: Final[dict[str, Callable[[float, Rng], Any]]] = {
     "matrix": lambda x, rng: np.insert(real(0, rng, 5), 4, x).reshape(2, 3),
     "packed": lambda x, _: struct.pack(">q", round(x * 2**_UNIT) + (1 << 50)),
     "date": lambda x, _: _DAY + dt.timedelta(seconds=round(x * 2**16) / 2**16),
-    "numpy date": lambda x, _: np.datetime64(round(x * 2**_UNIT), "us"),
     "complex number": lambda x, rng: complex(real(0, rng), x),
     "in JSON": lambda x, rng: json.dumps(
         {"id": token(rng), "rows": [{"n": whole(0, rng), "mean": real(0, rng)}, {"mean": x}]}
-    ),
-    "lines": lambda x, rng: (
-        f"rows: {whole(100, rng)}\nmean: {x:.4f}\ntime: {rng.random():.6f} s\n"
     ),
     "fraction": lambda x, _: {"mean": Fraction(x)},
 }  # fmt: skip
@@ -106,29 +90,10 @@ def leaking(make: Callable[[float, Rng], Any]) -> Shape:
     return lambda d, rng, broken: make(real(6 * d if broken else d, rng), rng)
 
 
-def negative_zero(d: int, rng: Rng, broken: bool) -> Any:
-    sign = 2 * d - 1 if broken else rng.choice([-1, 1])
-    return [0.0 * sign, real(0, rng), real(0, rng)]
-
-
 def order(d: int, rng: Rng, broken: bool) -> Any:
     found = {"a": real(d, rng), "b": real(0, rng)}
     turned = bool(d) if broken else bool(rng.integers(2))
     return dict(reversed(found.items())) if turned else found
-
-
-def nesting(d: int, rng: Rng, broken: bool) -> Any:
-    number = real(d, rng)
-    return [[number]] if d and broken else [number]
-
-
-def length(d: int, rng: Rng, broken: bool) -> Any:
-    return [real(0, rng) for _ in range(3 + (d if broken else int(rng.integers(2))))]
-
-
-def dtype(d: int, rng: Rng, broken: bool) -> Any:
-    found = np.array([noise(rng) for _ in range(3)])
-    return found.astype(float) if (d if broken else rng.integers(2)) else found
 
 
 def labels(d: int, rng: Rng, broken: bool) -> Any:
@@ -176,11 +141,19 @@ SHAPES: Final[dict[str, Shape]] = {
     "steps within": lambda d, rng, broken: {
         "id": int(noise(rng)), "sum": 1000 * int(noise(rng)) + (d if broken else 0)
     },
+    "negative zero": lambda d, rng, broken: [
+        0.0 * (2 * d - 1 if broken else rng.choice([-1, 1])), real(0, rng), real(0, rng)
+    ],
+    "nesting": lambda d, rng, broken: [[real(d, rng)]] if d and broken else [real(d, rng)],
+    "length": lambda d, rng, broken: [
+        real(0, rng) for _ in range(3 + (d if broken else int(rng.integers(2))))
+    ],
+    "dtype": lambda d, rng, broken: np.array([noise(rng) for _ in range(3)]).astype(
+        float if (d if broken else rng.integers(2)) else int
+    ),
     "not a number": lambda d, rng, broken: np.array(missing(d, rng, broken), dtype=float),
     **{
-        shape.__name__.replace("_", " "): shape
-        for shape in (negative_zero, order, nesting, length, dtype,
-                      labels, members, missing, many)
+        shape.__name__: shape for shape in (order, labels, members, missing, many)
     },
 }  # fmt: skip
 
@@ -188,7 +161,7 @@ SHAPES: Final[dict[str, Shape]] = {
 def runs_of(name: str) -> int:
     subtle = ("missing", "not a number", "sentence", "structured")
     runs = {"many": 300, **dict.fromkeys(subtle, 3000)}
-    return runs.get(name, 400 if name.startswith(("frame", "series")) else 1000)
+    return runs.get(name, 400 if name == "frame" else 1000)
 
 
 @cache
@@ -202,8 +175,6 @@ def audited(name: str, *, broken: bool) -> AuditReport:
 @pytest.mark.parametrize("broken", [True, False], ids=["broken", "correct"])
 @pytest.mark.parametrize("name", SHAPES)
 def test_leaks_in_outputs_of_any_shape_are_found(name: str, broken: bool) -> None:
-    if name.startswith(("series", "frame")):
-        pandas()
     found = audited(name, broken=broken)
     assert found.verdict == ("refuted" if broken else "not_refuted")
     assert (name == "many") == any("2,048 are added up" in warning for warning in found.warnings)
@@ -225,7 +196,6 @@ def test_a_column_has_no_resolution_and_no_warning_about_the_whole_output() -> N
         ("order", "the order of keys in output is 'a', 'b'|.*'b', 'a'"),
         ("veiled class", "output.mean < .*|output.mean >= .*"),
         ("negative zero", r".*sign of the zero output\[0\].*|output\[0\] exact is absent"),
-        ("data class", "output.mean < .*|output.mean >= .*"),
         ("sentence", r"output.text\[0\] < .*|.* <= output.text\[0\]"),
         ("sentences", r"output.text is (average|mean) = #.# kg"),
         ("structured", r"output\[0\].mean < .*|.* <= output\[0\].mean"),
@@ -240,18 +210,11 @@ def test_a_witness_names_the_part_of_the_output(name: str, words: str) -> None:
 
 LABELS = {
     "integer": (2**60, 2**60 + 1),
-    "fraction": (Fraction(10**30, 3), Fraction(10**30 + 1, 3)),
     "zero": (0.0, -0.0),
     "text": ("7 of 1.0", "007 of 1.00"),
-    "long text": (f"{10**30}", f"{10**30 + 1}"),
-    "JSON": ('{"a": 1.0}', '{"a": 1.00}'),
     "repeated key": ('{"a": 1, "a": 2}', '{"a": 2}'),
-    "line ends": ("a\nb", "a\r\nb"),
-    "bytes": (b"1.0", b"1.00"),
     "set": ({1.0}, {1}),
-    "clongdouble": (np.clongdouble(1), np.clongdouble(1 + 1j)),
     "longdouble": (np.longdouble(1), np.longdouble(1) + np.finfo(np.longdouble).eps),
-    "keys": ({True: 1}, {1.0: 1}),
     "zero keys": ({0.0: 1}, {-0.0: 1}),
 }
 

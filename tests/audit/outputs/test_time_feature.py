@@ -2,6 +2,7 @@ r"""Tests of the feature ``time``, the duration of a call as an output."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,17 +13,15 @@ from scipy import stats
 import audit
 import audit.targets.target
 from audit.features.parse_feature import read_feature
-from audit.outputs.output_parser import draw_worlds
 from audit.sample_layer import draw
 from audit.targets.target import Scalar
 from audit.targets.target_syntax import as_target
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
+from tests.audit.targets.test_target import block
 from tests.support.audit import plans
-from tests.support.audit.command import ROOT, Shell
 from tests.support.dpcore.mutants import mutated
 
-EXAMPLE = ROOT / "examples" / "telling_time.py"
 ALPHA = buy_alpha("time: an even clock refutes nothing", "1e-9")
 
 
@@ -83,18 +82,6 @@ def test_time_is_refused_for_many_outputs_per_call_in_a_search_and_in_a_chain() 
     assert read_feature("time+sign").apply([("x", 90)]) == [1]
 
 
-def test_the_example_is_refuted_by_the_command(audit: Shell) -> None:
-    # This uses the clock of this machine: 3,000 comparisons or one. The correct twin is not tested,
-    # because timing noise is not proven to be equal for both datasets.
-    a, b = ('{"first": 1, "others": 3000}', '{"first": 0, "others": 3000}')
-    words = ("--claim", "epsilon=1", "--pair", a, b, "-n", 1500, "--seed", 7)
-    told = audit(f"{EXAMPLE}:found_early", *words, "--feature", "time")
-    assert told.code == 1, told.out + told.err
-    assert "time(output)" in told.out
-    by_output = audit(f"{EXAMPLE}:found_early", *words, "--alpha", ALPHA)
-    assert by_output.code == 0
-
-
 def test_timed_calls_draw_from_one_generator_in_random_order() -> None:
     # With two generators, one had better cache locality: a call whose time is independent of the
     # data was refuted in one audit of six.
@@ -137,15 +124,8 @@ def made_last_and_handed_over(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int
         return 0
 
     target = as_target("noted", noted)
-    seeds = np.random.SeedSequence(5).spawn(4)
-    block = audit.targets.target.Block(
-        pair=(0, 1),
-        worlds=draw_worlds(2000, np.random.default_rng(seeds[0])),
-        seeds=(seeds[1], seeds[2]),
-        mixing=seeds[3],
-        timed=True,
-    )
-    assert len(list(target.draw(block))) == len(handed) == 2000
+    timed = replace(block((0, 1), runs=2000, seed=5), timed=True)
+    assert len(list(target.draw(timed))) == len(handed) == 2000
     assert sorted(made) == [0] * 2000 + [1] * 2000
     return handed
 

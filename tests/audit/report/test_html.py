@@ -15,7 +15,7 @@ from markupsafe import Markup
 from audit.claims import Claim, VerdictWord
 from audit.errors import TargetFailed
 from audit.formats import result
-from audit.formats.shorten import distinct, printable
+from audit.formats.shorten import printable
 from audit.report import figures
 from audit.report.audit_report import AuditReport
 from audit.report.figure_data import Bin, Histogram, histogram
@@ -39,6 +39,22 @@ from tests.support.audit.html_documents import (
 from tests.support.audit.parse_witness import in_event, spans, worded
 from tests.support.dpcore.mutants import mutated, rewired
 
+SEEN: dict[str, list[str]] = {
+    "refuted": ["Other methods", "bayes", COMMAND, "at least"],
+    "not-refuted": ["12 outputs are nan", "This is not a proof"],
+    "sequential": ["e-value", "the evidence sufficed at run"],
+    "labels": ["array([0, 0, 0, 0, 0, 0], dtype=uint8)"],
+    "curve": [
+        "discrete-gaussian:sigma_squared=4@1", "at delta = 0.01", "Pair 2",
+        "All runs on pair 1.", "[1, 2]",
+        "On tape 12 both outputs are <the dataset> itself.", "error, refutes", "integers 0..9",
+        "tested: not refuted", "outputs themselves",
+        "Does the sampler follow its claimed distribution?",
+    ],
+    "proven": ["exactly 1 on this pair (proven)", "proven from their exact distributions"],
+    "failed": [NASTY, "raised ValueError: <b>no</b> (dataset B, run 97)"],
+}  # fmt: skip
+
 
 @by_day(3)
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -56,6 +72,9 @@ def test_a_page_is_self_contained_and_the_verdict_comes_first(name: str) -> None
         assert set(name_of.split()) <= set(seen.ids)
     assert seen.tags.count("svg") == seen.tags.count("desc") == shown.count('role="img"')
     assert seen.words.index(VERDICTS[name]) < seen.words.index("Claim")
+    for words in SEEN.get(name, ()):
+        assert words in seen.words
+    assert shown.count("<svg") == (1 if name in {"proven", "exact-refuted"} else 3)
     names = re.findall(r"<dt>(.*?)</dt>", shown.partition("</dl>")[0])
     assert len(set(names)) == len(names), "a row is shown twice"
     assert re.search(r"\bprivate\b", seen.words, re.IGNORECASE) is None
@@ -239,15 +258,6 @@ def test_the_shading_ends_where_the_event_ends() -> None:
     inside, told = in_event(event, outputs), spans(event, whole=False)
     careless = mutant(outputs, worlds, event, inside, told, pair=0, feature=None)
     assert careless.bins[5].covered == ((0.0, 1.0),)
-
-
-def test_shortened_names_with_the_same_start_stay_distinct() -> None:
-    tuples = [repr((1,) * 40 + (k,)) for k in range(6)]
-    for names in (tuples, [f"{'x' * 190}{k}{'y' * 99}" for k in range(5)], ["ab" * 99, "ab" * 98]):
-        cut = distinct(names, 20)
-        assert len(set(cut)) == len(names)
-        assert max(map(len, cut)) <= 20
-    assert len({name[:20] for name in tuples}) == 1, "a plain cut is no twin"
 
 
 def test_a_rare_witness_is_drawn_on_a_labelled_logarithmic_axis() -> None:

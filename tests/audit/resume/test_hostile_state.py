@@ -23,7 +23,6 @@ from dpcore.cli.state_file import next_record, started
 from dpcore.errors import InvalidParameter
 from tests.day_and_nightly import spread
 from tests.support.audit import plans
-from tests.support.audit.command import Shell, at
 from tests.support.audit.plans import stored_search, stored_seed
 
 TARGET = read_target("count")
@@ -256,15 +255,3 @@ def test_a_flipped_bit_is_always_detected(tmp_path: Path) -> None:
 
 
 # -- from the command line --------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("here")
-def test_the_command_refuses_a_hostile_file(audit: Shell, tmp_path: Path) -> None:
-    for payload in (HEADERS["long seed"], HEADERS["not UTF-8"], HEADERS["deep"]):
-        of_records(tmp_path / "state", payload)
-        words = [word for word in at("laplace") if word not in {"--seed", 7}]
-        for more in ([], ["--seed", 7]):
-            said = audit(*words, *more, "--resume", "state")
-            assert said.code == 2
-            line = said.err.splitlines()[-1]
-            assert line.startswith("error: --resume = state: is damaged or forged: ")

@@ -14,6 +14,7 @@ from audit.features.parse_feature import Feature, read_feature
 from audit.outputs.output_parser import draw_worlds, interleave
 from audit.runs.draw_plan import Stream, block_of, draw_block, probe_of, stream, worlds_of
 from audit.sample_layer import draw, sample
+from audit.statistical_tests.anytime_valid_test import watch
 from audit.statistical_tests.prequential_fixed_runs_test import gather
 from audit.targets.target import Vectorised
 from audit.targets.target_syntax import read_target
@@ -52,7 +53,9 @@ def test_sizes_of_blocks_add_up_to_the_planned_runs(
 def test_no_run_of_a_pair_s_first_block_is_tested(runs: int) -> None:
     coins = np.arange(runs) % 2 == 0
     first = next(plan(runs=runs).blocks()).runs
+    assert first == TRAINING
     assert sum(trial.runs for trial in gather(coins, coins, seed=7).trials) <= runs - first
+    assert not watch(1).update(coins, coins).path[:TRAINING].any()
 
 
 def test_an_invalid_plan_is_refused_by_name() -> None:
@@ -121,6 +124,7 @@ def test_the_revealing_pair_is_found_among_several(sequential: bool) -> None:
     assert [outcome.refuted for outcome in report.outcomes] == [False, False, True]
     assert [outcome.pair for outcome in report.outcomes] == [0, 1, 2]
     assert report.pairs == PAIRS
+    assert "3 of 3: A = 5, B = 6 (replace)" in str(report)
     if not sequential:
         assert report.runs == 3000
     else:

@@ -42,6 +42,7 @@ def test_a_target_has_the_same_report_with_and_without_sandbox(sandbox: Sandbox,
     within = sample(read_target(f"targets.py:{name}"), plan(runs=runs))
     target = sandbox.target(f"targets.py:{name}")
     assert isinstance(target, Remote)
+    assert target.tells_time is (name == "coin")  # one output per call
     assert sample(target, plan(runs=runs)).to_text() == within.to_text()
 
 

@@ -206,14 +206,6 @@ def test_invalid_files_of_pairs_are_refused(
     assert place in caught.value.reason
 
 
-def test_unreadable_files_of_pairs_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidParameter, match="No such file"):
-        read_pairs_file(tmp_path / "none.toml")
-    (tmp_path / "latin.json").write_bytes(b'["\xe4"]')
-    with pytest.raises(InvalidParameter, match="not UTF-8 text"):
-        read_pairs_file(str(tmp_path / "latin.json"))
-
-
 def test_a_toml_key_of_very_many_parts_is_refused_at_once(tmp_path: Path) -> None:
     file = tmp_path / "deep.toml"
     for text in (".".join("a" * 50_000) + " = 1\n", "[" + " . ".join("a" * 50_000) + "]\n"):

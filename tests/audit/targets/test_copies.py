@@ -25,6 +25,7 @@ from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
 from tests.audit.targets.test_target import block, drawn
 from tests.day_and_nightly import effort
+from tests.support.audit.training_steps import RATE, RECORDS, STATED, Right
 
 Values = st.SearchStrategy[Any]
 ALPHA = buy_alpha("copies: mechanisms that work in place keep their epsilon", "1e-9")
@@ -231,21 +232,14 @@ def test_replay_copies_datasets_and_outputs() -> None:
 
 
 def test_batches_returned_in_one_buffer_are_distinguished() -> None:
-    class Shuffles:
-        order = np.arange(200)
+    class Shuffles(Right):
+        order = np.arange(RECORDS)
 
         def sample(self, rng: np.random.Generator) -> Any:
             rng.shuffle(self.order)
-            return self.order[: rng.binomial(200, 0.1)]
+            return self.order[: rng.binomial(RECORDS, RATE)]
 
-        def update(self, gradients: Any, rng: np.random.Generator) -> Any:
-            finite = np.isfinite(gradients).all(axis=1, keepdims=True)
-            gradients = np.where(finite, gradients, 0.0)
-            norms = np.maximum(np.linalg.norm(gradients, axis=1, keepdims=True), 1.0)
-            return ((gradients / norms).sum(axis=0) + rng.normal(size=gradients.shape[1])) / 20
-
-    stated: dict[str, Any] = {"records": 200, "rate": "0.1", "noise_multiplier": 1, "clip": 1}
-    report = dpsgd(Shuffles, **stated, alpha=1e-9, dimension=20, draws=400, seed=3)
+    report = dpsgd(Shuffles, **STATED, alpha=1e-9, dimension=20, draws=400, seed=3)
     assert [check.name for check in report.checks if check.failed] == []
 
 

@@ -85,19 +85,6 @@ def test_an_error_on_both_datasets_reveals_neither(audit: Shell, name: str) -> N
     assert "reveals" not in answer.err
 
 
-def test_runs_before_an_exception_are_kept(audit: Shell, here: Path) -> None:
-    shown = audit(*at("raises_late", n=50_000), "-o", "found.json")
-    found = json.loads((here / "found.json").read_text())
-    # Blocks grow by a quarter; these runs end before the first block with over 2,000 runs of A.
-    assert (found["verdict"], found["runs"]) == (None, 17_246)
-    assert found["p_value"] <= 1
-    assert found["witness"] is not None
-    assert shown.code == 3
-    assert shown.out.startswith("THE TARGET FAILED")
-    assert "17,246: the target failed" in shown.out
-    assert "error       raised MemoryError: too many" in " ".join(shown.out.splitlines())
-
-
 @by_day(6)
 @pytest.mark.parametrize(
     ("name", "reason"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -32,12 +31,6 @@ from tests.alpha_budget import buy_alpha
 from tests.audit.targets.test_mechanisms_by_text import PROTOCOLS
 from tests.day_and_nightly import by_day
 from tests.support.audit.command import Shell
-
-
-@pytest.fixture
-def shell(command: Callable[..., Shell]) -> Shell:
-    return command()
-
 
 # -- the instances -------------------------------------------------------------------------------
 
@@ -152,15 +145,12 @@ def test_an_unmet_plan_claims_its_derived_guarantee() -> None:
 # -- pure shuffles -------------------------------------------------------------------------------
 
 
-def test_the_command_audits_rounds(shell: Shell, alpha: float) -> None:
+def test_the_command_audits_rounds(audit: Shell, alpha: float) -> None:
     words, drawn = "protocol:pure-shuffle,users=4,epsilon=2", ("-n", 600, "--seed", 3)
-    kept = shell(words, *drawn, "--alpha", alpha, "--json")
+    kept = audit(words, *drawn, "--alpha", alpha, "--json")
     assert (kept.code, kept.json["verdict"]) == (0, "not_refuted")
-    assert shell(words, *drawn, "--alpha", alpha, "--claim", "epsilon=1/8").code == 1
-    refused = shell(words, "--layers", "exact")
-    assert (refused.code, "a known law" in refused.err) == (2, True)
-    proven = shell("protocol:pure,users=8,epsilon=1", "--layers", "exact", "--json")
-    assert (proven.code, proven.json["verdict"]) == (0, "proven")
+    assert audit(words, *drawn, "--alpha", alpha, "--claim", "epsilon=1/8").code == 1
+    proven = audit("protocol:pure,users=8,epsilon=1", "--layers", "exact", "--json")
     assert "8 honest users of 8" in json.dumps(proven.json["layers"])
 
 
@@ -186,6 +176,3 @@ def test_a_value_between_two_steps_has_no_exact_layer() -> None:
     assert isinstance(a, Shifted)
     assert isinstance(b, Shifted)
     assert (a.shift, b.shift) == (0, 1)
-
-
-# -- from the command line -----------------------------------------------------------------------

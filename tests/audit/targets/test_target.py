@@ -17,12 +17,10 @@ import pytest
 
 import audit
 import dpcore
-from audit.claims import TRAINING
 from audit.errors import TargetFailed
 from audit.outputs.output_parser import OutputParser, concatenate, draw_worlds, join, kind
 from audit.replay.replay_both import replay
 from audit.sample_layer import sample
-from audit.statistical_tests.anytime_valid_test import watch
 from audit.targets.program import Program
 from audit.targets.target import Block, Catalogued, NoiseAdded, Scalar, Target, Vectorised
 from audit.targets.target_syntax import GROUP, as_target, provided, read_target
@@ -324,13 +322,6 @@ def test_the_form_of_outputs_is_learned_from_both_datasets() -> None:
     assert OutputParser.learn(apart, coins, lines=False).by_kind
     assert not OutputParser.learn([1, 1, *apart[2:]], coins, lines=False).by_kind
     assert not OutputParser.learn(apart, np.zeros(8, dtype=bool), lines=False).by_kind
-
-
-def test_runs_from_which_the_form_is_learned_are_never_tested() -> None:
-    coins = draw_worlds(1000, np.random.default_rng(7))
-    assert not watch(1).update(coins, coins).path[:TRAINING].any()
-    for runs in (TRAINING, 100, 5000):
-        assert next(plan(runs=runs).blocks()).runs == TRAINING
 
 
 def test_a_program_without_a_first_line_names_the_missing_interpreter(

@@ -11,6 +11,7 @@ from audit.training.opacus_and_jax_adapters import JaxPrivacyStep
 from audit.training.step_report import Stated, StepReport
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
+from tests.audit.training.test_check_dpsgd_step import failed
 from tests.day_and_nightly import by_day
 from tests.support.audit import opacus_like as like
 
@@ -26,10 +27,6 @@ NOT_FINITE = {"inf and nan"}
 
 def audited(alpha: Any, **given: Any) -> StepReport:
     return dpsgd("opacus", **{**STATED, "alpha": alpha, **given})
-
-
-def failed(report: StepReport) -> set[str]:
-    return {check.name for check in report.checks if check.failed}
 
 
 def statement(report: StepReport, name: str) -> str:

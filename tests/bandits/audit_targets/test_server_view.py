@@ -200,7 +200,7 @@ def test_every_algorithm_that_runs_by_name_can_be_audited() -> None:
     ("rest", "argument", "says"),
     [
         ("dist-dp-se", "target", "epsilon is missing"),
-        ("se,epsilon=1", "target", "without a claim"),
+        ("se,epsilon=1", "target", "is not private, so it has no claim"),
         ("thompson,epsilon=1", "target", "'thompson' must be one of cdp-se, ldp-se"),
         ("dist-dp-se:s=4,epsilon=1", "algorithm", "no parameters"),
         (
@@ -214,12 +214,12 @@ def test_every_algorithm_that_runs_by_name_can_be_audited() -> None:
         ("dist-rdp-se,epsilon=1,delta=0", "delta", "unbounded"),
         ("bit-se,epsilon=1,scaling=2", "scaling", "has no such parameter: omit it"),
         ("dist-rdp-se,epsilon=1,scaling=1/2", "scaling", "must be >= 1"),
-        ("dist-rdp-se:s=4,epsilon=1,scaling=4", "scaling", "given twice"),
+        ("dist-rdp-se:s=4,epsilon=1,scaling=4", "scaling", "also given as s in dist-rdp-se:s=4"),
         ("dist-dp-se,epsilon=1,visits=3", "visits", "must be 1 or 2"),
         ("cdp-se,epsilon=1,visits=2", "algorithms", "does not support returning users"),
         ("dist-dp-se,epsilon=1,dropouts=100%", "dropouts", "some users must remain"),
         ("cdp-se,epsilon=1,release=tree", "release", "has no such parameter: omit it"),
-        ("cucb,epsilon=1", "target", "non-private policy"),
+        ("cucb,epsilon=1", "target", "is not private"),
         ("cucb-dp,epsilon=1,path=devices", "path", "supports only path=release"),
         ("cucb-dp,epsilon=1,release=some", "release", "must be one of tree"),
         ("cucb-dp,epsilon=1,release=factorisation,delta=0", "delta", "unbounded"),

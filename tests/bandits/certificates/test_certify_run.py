@@ -398,7 +398,7 @@ EDITED: list[tuple[str, Edit, str]] = [
     ("shuffle", shuffled(lambda held: {"reach": held["reach"] // 2}), "is too small for"),
     ("shuffle", shuffled(lambda held: {"honest": held["users"] * 3 // 4}), "is too small for"),
     ("shuffle", shuffled(lambda _: {"precision": 2}), "is too small for"),
-    ("shuffle", shuffled(lambda _: {"reach": 10**6}), "message bits (limit"),
+    ("shuffle", shuffled(lambda _: {"reach": 10**6}), "message bits (it has"),
     ("shuffle", shuffled(lambda held: {"honest": held["users"] + 1}), "must be <= users"),
     ("shuffle", shuffled(lambda _: {"cover": "0"}), "must be > 0"),
     ("shuffle", shuffled(lambda _: {"shape": "2"}), "must be <= 1"),

@@ -317,7 +317,7 @@ FORGED: dict[str, tuple[Callable[[], dict[str, Any]], str | None]] = {
     "too many releases": (lambda: released_times(10**18), "released[0].times: fails"),
     "more releases than rounds": (
         lambda: released_times(shorter=1),
-        "released: fails: must contain at most one release per round, but exceed the horizon",
+        "released: fails: must not contain more releases than rounds",
     ),
     "local, without its assumption": (
         lambda: without("local", "each user alone adds all the noise of the part"),

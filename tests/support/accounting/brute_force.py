@@ -7,10 +7,12 @@ of outcomes of two laws; its divergences follow their definitions.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import cache
+from itertools import combinations
 from math import comb
 from typing import Any
 
@@ -18,7 +20,7 @@ import mpmath
 import numpy as np
 
 from accounting.pld.finite_pld import Listing
-from dpcore import Noise, Polya, PolyaDifference
+from dpcore import Noise
 from dpcore.numbers.enclosure import Enclosure
 from tests.support.accounting.unregistered_law import Triangle
 from tests.support.dpcore import mpmath_precision
@@ -39,20 +41,6 @@ def mass_of(noise: Noise) -> Mass:
     if isinstance(noise, Triangle):
         return lambda k: mpmath.mpf(max(noise.half + 1 - abs(k), 0)) / (noise.half + 1) ** 2
     return lambda k: second(noise, "pmf", k)
-
-
-@lru_cache(maxsize=8)
-def difference(noise: PolyaDifference, reach: int) -> Mass:
-    """Return the law of X - Y for two draws of a Polya law on 0..reach, by the double sum."""
-    one = mass_of(Polya(shape=noise.shape, scale=noise.scale))
-
-    def mass(k: int) -> Any:
-        with mpmath.workdps(DIGITS + 10):
-            return mpmath.fsum(points[j] * points[j + abs(k)] for j in range(reach + 1 - abs(k)))
-
-    with mpmath.workdps(DIGITS + 10):
-        points = [one(k) for k in range(reach + 1)]
-    return lru_cache(maxsize=None)(mass)
 
 
 def excess(world: World, growth: Any) -> Any:
@@ -113,6 +101,18 @@ def response(epsilon: Any, rounds: int = 1) -> World:
 def converted(divergence: Any, order: Any, delta: Any) -> Any:
     """Return the epsilon of Canonne, Kamath and Steinke 2020, Proposition 12."""
     return divergence - mpmath.log(order * delta) / (order - 1) + mpmath.log(1 - 1 / order)
+
+
+def batch(values: Sequence[int], rate: float, most: int) -> dict[float, float]:
+    """Return the law of the sum of a Poisson sample, of which ``most`` are kept at random."""
+    weights: dict[float, float] = defaultdict(float)
+    for size in range(len(values) + 1):
+        for sample in combinations(values, size):
+            kept = [*combinations(sample, min(most, size))]
+            chance = rate**size * (1 - rate) ** (len(values) - size) / len(kept)
+            for each in kept:
+                weights[sum(each)] += chance
+    return weights
 
 
 def world_of(listing: Listing) -> World:
@@ -186,16 +186,10 @@ class Worlds(Neighbours):
     low: int
     high: int
 
-    @property
-    def mass(self) -> Mass:
-        if isinstance(self.noise, PolyaDifference):
-            return difference(self.noise, 2 * self.high)
-        return mass_of(self.noise)
-
     def pairs(self) -> Iterable[World]:
         with mpmath.workdps(DIGITS):
             points = range(self.low - self.most, self.high + self.most + 1)
-            mass = self.mass
+            mass = mass_of(self.noise)
             single = {k: mass(k) if self.low <= k <= self.high else 0 for k in points}
         for step in range(1, self.most + 1):
             for move in (step, -step):

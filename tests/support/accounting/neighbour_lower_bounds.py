@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from scipy.stats import laplace, norm
 
 from dpcore.parse_noise import noise_from_json
-from tests.support.accounting.brute_force import mass_of, real
+from tests.support.accounting.brute_force import mass_of
 
 Masses = dict[int, Any]
 Table = npt.NDArray[np.float64]
@@ -151,24 +151,18 @@ def _coordinate(part: Mapping[str, Any], centres: Sequence[float]) -> Table:
     return np.array([[float(here.get(x - step, 0)) for x in points] for step in steps])
 
 
-def _outwards(mass: Callable[[int], Any], least: int | None, rare: Any) -> Masses:
-    found = {}
-    for k in itertools.count():
-        both = {k: mass(k)} if least == 0 else {k: mass(k), -k: mass(-k)}
-        found.update(both)
-        if k > 8 and all(each < rare for each in both.values()) and mass(k - 1) >= mass(k):
-            return found
-    raise AssertionError
-
-
 @lru_cache(maxsize=64)
-def masses(noise: tuple[tuple[str, str], ...], rare: Any = _RARE) -> Masses:
+def masses(noise: tuple[tuple[str, str], ...]) -> Masses:
     """Return every value of the law that is not too rare, with its mass."""
-    law = noise_from_json(dict(noise))
-    least = None if law.symmetric else 0
+    law, found = noise_from_json(dict(noise)), Masses()
     with mpmath.workdps(50):
-        found = _outwards(mass_of(law), least, rare)
-        return {k: mass for k, mass in found.items() if mass}
+        mass = mass_of(law)
+        for k in itertools.count():
+            both = {k: mass(k), -k: mass(-k)} if law.symmetric else {k: mass(k)}
+            found.update(both)
+            if k > 8 and all(each < _RARE for each in both.values()) and mass(k - 1) >= mass(k):
+                break
+        return {k: each for k, each in found.items() if each}
 
 
 def moves(sensitivity: Mapping[str, Any]) -> Iterator[tuple[int, ...]]:
@@ -309,53 +303,3 @@ def size(parts: Sequence[Mapping[str, Any]]) -> float:
         dimension = max(map(len, options)) * part["rounds"]
         atoms *= float(len(masses(tuple(sorted(part["noise"].items()))))) ** dimension
     return worlds * atoms
-
-
-def renyi(parts: Sequence[Mapping[str, Any]], order: Fraction) -> float:
-    """Divergences of independent coordinates add: one sum per coordinate, as wide as necessary."""
-    with mpmath.workdps(50):
-        return float(sum(part["rounds"] * _renyi_of(part, order) for part in parts))
-
-
-def _renyi_of(part: Mapping[str, Any], order: Fraction) -> Any:
-    a = real(order)
-    if "claim" in part:
-        e = real(part["epsilon"])
-        one, other = 1 / (1 + mpmath.exp(-e)), 1 / (1 + mpmath.exp(e))
-        found = one**a * other ** (1 - a) + other**a * one ** (1 - a)
-        return mpmath.log(found) / (a - 1)
-    noise = tuple(sorted(part["noise"].items()))
-    return max(
-        mpmath.fsum(_renyi_of_step(noise, step, a) for step in move)
-        for move in moves(part["sensitivity"])
-    )
-
-
-@lru_cache(maxsize=256)
-def _renyi_of_step(noise: tuple[tuple[str, str], ...], step: int, a: Any) -> Any:
-    # Rare enough for the sum of p^a q^(1-a): as far as (a - 1) times the step, and beyond.
-    here = masses(noise, mpmath.mpf(10) ** -400)
-    if min(here) >= 0:
-        return mpmath.inf
-    terms = [p**a * here[x - step] ** (1 - a) for x, p in here.items() if x - step in here]
-    return mpmath.log(mpmath.fsum(terms)) / (a - 1)
-
-
-def largest_loss(parts: Sequence[Mapping[str, Any]]) -> float:
-    """Return the largest loss among values that are not rare; infinite for one-sided laws."""
-    total = 0.0
-    for part in parts:
-        if "claim" in part:
-            total += part["rounds"] * float(Fraction(part["epsilon"]))
-            continue
-        here = masses(tuple(sorted(part["noise"].items())), mpmath.mpf(10) ** -200)
-        if min(here) >= 0:
-            return math.inf
-        total += part["rounds"] * max(
-            sum(
-                max(float(mpmath.log(p / here[x - s])) for x, p in here.items() if x - s in here)
-                for s in move
-            )
-            for move in moves(part["sensitivity"])
-        )
-    return total

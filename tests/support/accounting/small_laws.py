@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -11,11 +11,8 @@ import mpmath
 import numpy as np
 from hypothesis import strategies as st
 
-from accounting.pairs.pair import Pair
 from accounting.pld.finite_pld import Listing
-from accounting.pld.integer_cells import IntegerPair
-from accounting.pld_composition.cell_refinement import AllAtoms, TabledLoss
-from accounting.pld_composition.contour_integral import ContourIntegral
+from accounting.pld_composition.cell_refinement import AllAtoms
 from accounting.pld_composition.contour_sum import ContourSum, Window, contour_sum
 from accounting.pld_composition.factor import Grid
 from dpcore.numbers.enclosure import Enclosure, precision
@@ -143,21 +140,3 @@ def encloses(total: ContourSum, parts: Parts, epsilons: Sequence[str]) -> bool:
         if not low <= truth <= high:
             return False
     return True
-
-
-def of_pairs(
-    parts: Sequence[tuple[Pair, int]], ask: Callable[[ContourIntegral], Enclosure]
-) -> Enclosure:
-    """Return bounds for pairs cut into cells: the lower end from below, the upper from above."""
-    low, high = (
-        ask(
-            ContourIntegral(
-                parts=tuple(
-                    (TabledLoss.of(IntegerPair(pair=pair), above=side), count)
-                    for pair, count in parts
-                )
-            )
-        )
-        for side in (False, True)
-    )
-    return Enclosure(low.lower, high.upper)

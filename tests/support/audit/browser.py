@@ -54,14 +54,6 @@ class Shown:
     width: int
     height: int
 
-    @property
-    def text(self) -> str:
-        return Visible.of(self.dom).words
-
-    @property
-    def ids(self) -> list[str]:
-        return Visible.of(self.dom).ids
-
 
 @dataclass
 class Visible(HTMLParser):

@@ -67,19 +67,17 @@ def shared_draw(scale: Any) -> Law:
     return lambda values: {tuple(v + z for v in values): laplace(z, scale) for z in range(-40, 41)}
 
 
-def one_sided(value: int) -> Masses:
-    return {value + k: (1 if k == 0 else 2) * laplace(k, 1) for k in range(40)}
-
-
-def wrapped_sum(value: int) -> Masses:
-    return {
-        k: mpmath.fsum(laplace(k - value + 8 * turn, 1) for turn in range(-30, 31))
-        for k in range(8)
+def wrapped_sum(modulus: int) -> Law:
+    """Laplace noise of scale 1, reduced by the modulus."""
+    turns = range(-30, 31)
+    return lambda value: {
+        k: mpmath.fsum(laplace(k - value + modulus * turn, 1) for turn in turns)
+        for k in range(modulus)
     }
 
 
 def wrapped_noise(value: int) -> Masses:
-    return {value + k: mass for k, mass in wrapped_sum(0).items()}
+    return {value + k: mass for k, mass in wrapped_sum(8)(0).items()}
 
 
 def around(noise: str, reach: int, step: int = 1) -> Law:
@@ -138,24 +136,14 @@ def half_of_the_noise(value: int) -> Masses:
     return {k: polya_difference(k - 10 * value, mpf(1) / 2, 10) for k in window}
 
 
-def wrapped(shape: Any, scale: Any, modulus: int) -> list[Any]:
-    """A Polya difference mod m."""
-    return [
-        mpmath.fsum(polya_difference(k + turn * modulus, shape, scale) for turn in range(-3, 3))
-        for k in range(modulus)
-    ]
-
-
 def wrapped_shares(value: int) -> Masses:
-    """Two shares, each reduced mod 43."""
-    share = dict(enumerate(wrapped(mpf(1) / 2, 1, 43)))
+    """Two Polya shares, each reduced mod 43."""
+    turns = range(-3, 3)
+    share = {
+        k: mpmath.fsum(polya_difference(k + 43 * turn, mpf(1) / 2, 1) for turn in turns)
+        for k in range(43)
+    }
     return summed(({value: 1}, share, share))
-
-
-def wrapped_messages(value: int) -> Masses:
-    """Laplace noise of scale 1, mod 43."""
-    turns = range(-4, 5)
-    return {k: mpmath.fsum(laplace(k - value + 43 * turn, 1) for turn in turns) for k in range(43)}
 
 
 def ordered_bits(value: int) -> Masses:
@@ -214,13 +202,13 @@ LAWS: Final[dict[str, Law]] = {
     "count": number(1),
     "clipped-to-two": number(1, lambda value: max(0, min(value, 2))),
     "clipped-to-one": number(1, lambda value: max(0, min(value, 1))),
-    "one-sided": one_sided,
+    "one-sided": lambda value: {value + k: (2 - (k == 0)) * laplace(k, 1) for k in range(40)},
     "inverted-scale": vector(mpf(1) / 2, 9, bins),
     "histogram": vector(2, 12, bins),
     "noise-reused": shared_draw(2),
     "two-days": vector(2, 12),
     "wrapped-noise": wrapped_noise,
-    "wrapped-sum": wrapped_sum,
+    "wrapped-sum": wrapped_sum(8),
     "rounded-sensitivity": rounded(mpf(1) / 2),
     "rounded": rounded(1),
     "returning-user": vector(1, 9, twice),
@@ -249,7 +237,7 @@ LAWS: Final[dict[str, Law]] = {
     "shuffled-polya": multiset_of_shares,
     "aggregated-polya": sum_of_shares,
     "wrapped-shares": wrapped_shares,
-    "wrapped-messages": wrapped_messages,
+    "wrapped-messages": wrapped_sum(43),
 }
 r"""One law a name, broken or twin."""
 

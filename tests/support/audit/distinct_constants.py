@@ -305,7 +305,9 @@ APART: list[tuple[Any, Any]] = [
     (type("A", (), {"x": 1}), type("A", (), {"x": 2})), (mailed("1"), mailed("2")),
     (type("A", (), {"x": 1})(), type("A", (), {"x": 2})()), (queued(1), queued(2)),
     ((ctypes.c_int * 2)(1, 2), (ctypes.c_int * 2)(1, 3)), (ast.parse("1"), ast.parse("2")),
-    (Request("http://a", b"1"), Request("http://a", b"2")),
+    (Request("http://a", b"1"), Request("http://a", b"2")), (b"1.0", b"1.00"),
+    (np.clongdouble(1), np.clongdouble(1 + 1j)), ({True: 1}, {1.0: 1}), ({0.0: 1}, {-0.0: 1}),
+    ("7 of 1.0", "007 of 1.00"), ("a\nb", "a\r\nb"),
 ]  # fmt: skip
 
 LINES = [

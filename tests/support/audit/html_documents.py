@@ -49,14 +49,6 @@ def kept() -> AuditReport:
     return replace(sampled("count"), warnings=("12 outputs are nan",))
 
 
-def sequential() -> AuditReport:
-    return sampled("half-scale", sequential=True)
-
-
-def labels() -> AuditReport:
-    return sampled("order-kept")
-
-
 POINTS = (("0", "0.2", 0.0), ("0.9", "0.01", 1.1), ("1.7", "0.0001", 1.9), ("2.3", "0", 1.8))
 
 
@@ -106,8 +98,8 @@ def failed() -> AuditReport:
 DOCUMENTS: dict[str, Callable[[], AuditReport]] = {
     "refuted": refuted,
     "not-refuted": kept,
-    "sequential": sequential,
-    "labels": labels,
+    "sequential": lambda: sampled("half-scale", sequential=True),
+    "labels": lambda: sampled("order-kept"),
     "curve": curve,
     "proven": lambda: exact("1"),
     "exact-refuted": lambda: exact("0.9"),

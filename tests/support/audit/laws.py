@@ -110,11 +110,6 @@ def largest_count(counts: Sequence[int]) -> Masses:
     return {v: upto(v) - upto(v - 1) for v in range(-30, 60)}
 
 
-def first_largest(counts: Sequence[int]) -> Masses:
-    """One draw is added to all counts, so their order stays."""
-    return {list(counts).index(max(counts)): mpf(1)}
-
-
 def keys_of_one_user(rows: int) -> Masses:
     """Each of three noisy counts independently reaches the threshold 6 or not."""
     seen = (1 - laplace_upto(5 - rows, 3)) if rows else mpf(0)
@@ -197,22 +192,25 @@ def gap_law(scale: int | None) -> Law:
     return law
 
 
-def value_anew(answers: Sequence[int]) -> Masses:
-    """The number of answers below, and the answer above with fresh noise."""
-    below = [mpf(0)] * (len(answers) + 1)
-    for at, weight in _thresholds(4):
-        parts = _first_above(answers, 8, at, weight)
-        below = [mass + more for mass, more in zip(below, parts, strict=True)]
-    return {(len(answers), 0): below[-1]} | {
-        (i, v): (below[i] - below[i + 1]) * laplace(v - answer, 2)
-        for i, answer in enumerate(answers)
-        for v in range(-_VALUES, _VALUES + 1)
-    }
+def value_anew(threshold: int, noise: int, released: int) -> Law:
+    """The number of answers below, and the answer above with fresh noise; the scales of each."""
+
+    def law(answers: Sequence[int]) -> Masses:
+        below = [mpf(0)] * (len(answers) + 1)
+        for at, weight in _thresholds(threshold):
+            parts = _first_above(answers, noise, at, weight)
+            below = [mass + more for mass, more in zip(below, parts, strict=True)]
+        return {(len(answers), 0): below[-1]} | {
+            (i, v): (below[i] - below[i + 1]) * laplace(v - answer, released)
+            for i, answer in enumerate(answers)
+            for v in range(-_VALUES, _VALUES + 1)
+        }
+
+    return law
 
 
 _USERS: Final = 64
 _FAR: Final = 24
-_WIDE: Final = 200
 
 
 # -- noise of the wrong size or shape, bounds computed from the data -------------------------------
@@ -234,10 +232,6 @@ def redrawn_noise(value: int) -> Masses:
     """Laplace noise, conditioned on an absolute value of at most 6."""
     kept = mpmath.fsum(laplace(k, 1) for k in range(-6, 7))
     return {value + k: laplace(k, 1) / kept for k in range(-6, 7)}
-
-
-def bounded_total(values: Sequence[int]) -> int:
-    return sum(min(max(value, 0), 1) for value in values)
 
 
 # -- claims of papers as mechanisms ----------------------------------------------------------------
@@ -272,15 +266,10 @@ def sum_and_coin(scale: int) -> Law:
 # -- local randomisers -----------------------------------------------------------------------------
 
 
-def answers(kept: str) -> Law:
-    """One of four answers: the true one with probability ``kept``, the others uniformly."""
+def answers(kept: str, values: int) -> Law:
+    """One of the values: the true one with probability ``kept``, the others uniformly."""
     p = mpf(kept)
-    return lambda truth: {k: p if k == truth else (1 - p) / 3 for k in range(4)}
-
-
-def response(present: int) -> Masses:
-    """Yes or no: the truth with probability 0.731."""
-    return {k: mpf("0.731") if k == present else mpf("0.269") for k in (0, 1)}
+    return lambda truth: {k: p if k == truth else (1 - p) / (values - 1) for k in range(values)}
 
 
 def _response(held: tuple[int, ...], flipped: Any) -> Masses:
@@ -384,14 +373,6 @@ def over_a_sample(bits: Sequence[int]) -> Masses:
     }
 
 
-def size_and_sum(bits: Sequence[int]) -> list[int]:
-    return [len(bits), sum(bits)]
-
-
-def exact_size(bits: Sequence[int]) -> Masses:
-    return {(len(bits), s): laplace(s - sum(bits), 1) for s in range(-40, 43)}
-
-
 def running(stream: Sequence[int]) -> list[int]:
     return list(accumulate(stream))
 
@@ -449,24 +430,6 @@ def certain(values: Sequence[int]) -> Masses:
     return {clipped(values): mpf(1)}
 
 
-def found_and_told(answers: Sequence[int]) -> Masses:
-    """Thresholds of scale 2, answers of scale 4, and the released answer with noise of scale 1."""
-    found = [mpf(0)] * (len(answers) + 1)
-    for threshold in range(-_WIDE, _WIDE + 1):
-        below: Any = laplace(threshold, 2)
-        for i, answer in enumerate(answers):
-            under = laplace_upto(threshold - 1 - answer, 4)
-            found[i] += below * (1 - under)
-            below *= under
-        found[-1] += below
-    masses: Masses = {
-        (i, v): found[i] * laplace(v - answer, 1)
-        for i, answer in enumerate(answers)
-        for v in range(-30, 31)
-    }
-    return {**masses, (len(answers), 0): found[-1]}
-
-
 def in_eighths(amount: float) -> Masses:
     """Laplace noise of scale 80 eighths; every multiple of 1/8 is a float."""
     steps = round(8 * Fraction(amount))
@@ -479,14 +442,15 @@ LAWS: Final[dict[str, Law]] = FIRST | {
     "noisy-max": largest_index(2),
     "noisy-max-value": largest_count,
     "noisy-max-half-noise": largest_index(1),
-    "noisy-max-one-draw": first_largest,
+    # One draw is added to all counts, so their order stays.
+    "noisy-max-one-draw": lambda counts: {list(counts).index(max(counts)): mpf(1)},
     "sparse-vector": rows(2, 4, 1),
     "threshold-for-one-key": keys_of_one_user,
     "threshold-for-three-keys": keys_of_one_user,
     "sparse-vector-two": rows(2, 8, 2),
     "sparse-vector-gap": gap_law(2),
     "sparse-vector-gap-public-threshold": gap_law(None),
-    "sparse-vector-value": value_anew,
+    "sparse-vector-value": value_anew(4, 8, 2),
     "sparse-vector-value-reused": value_reused,
     "sparse-vector-unscaled": rows(4, mpf(4) / 3, 2),
     "sparse-vector-noiseless-answers": rows(2, None, None),
@@ -496,15 +460,15 @@ LAWS: Final[dict[str, Law]] = FIRST | {
     "clamped-sum": clamped_sum,
     "redrawn-noise": redrawn_noise,
     "bounds-from-data": number(1, sum),
-    "public-bounds": number(1, bounded_total),
+    "public-bounds": number(1, lambda values: sum(min(max(x, 0), 1) for x in values)),
     "lemma-bits": bits("0.726"),
     "fair-bits": bits("0.5"),
     "relaxed-sum": sum_and_coin(2),
     "shuffled-as-printed": sum_and_coin(1),
-    "found-early": response,
-    "looked-at-all": response,
-    "four-answers": answers("0.475"),
-    "four-answers-as-two": answers("0.731"),
+    "found-early": answers("0.731", 2),
+    "looked-at-all": answers("0.731", 2),
+    "four-answers": answers("0.475", 4),
+    "four-answers-as-two": answers("0.731", 4),
     "rappor": permanent("0.378"),
     "rappor-for-one-bit": permanent("0.269"),
     "memoised-rappor": two_of_one,
@@ -530,12 +494,12 @@ LAWS: Final[dict[str, Law]] = FIRST | {
     "tree-of-log": vector(2, 2, left_nodes),
     "exponential": weighed("1.648"),
     "exponential-undivided": weighed("2.718"),
-    "noisy-size": vector(2, 12, size_and_sum),
-    "exact-size": exact_size,
+    "noisy-size": vector(2, 12, lambda bits: [len(bits), sum(bits)]),
+    "exact-size": lambda bits: {(len(bits), s): laplace(s - sum(bits), 1) for s in range(-40, 43)},
     "clipped-sum": number(2, clipped),
     "clipped-copy-unused": number(2, sum),
     "lower-bound-twice": certain,
-    "sparse-vector-told-for-free": found_and_told,
+    "sparse-vector-told-for-free": value_anew(2, 4, 1),
     "integer-laplace": in_eighths,
     "float-laplace": float_laplace,  # the law of its lowest bit
 }

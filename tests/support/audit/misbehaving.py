@@ -27,14 +27,6 @@ def laplace(dataset: Any, n: int, rng: np.random.Generator) -> Any:
     return dataset + rng.geometric(0.632, n) - rng.geometric(0.632, n)
 
 
-def own_entropy(dataset: Any, n: int, rng: np.random.Generator) -> Any:
-    return laplace(dataset, n, np.random.default_rng())
-
-
-def no_rng(dataset: Any) -> Any:
-    return dataset + random.choice((0, 0, 1, 1))
-
-
 def loud(dataset: Any, n: int, rng: np.random.Generator) -> Any:
     print("hello from the target")
     print("and again", file=sys.__stdout__)
@@ -90,24 +82,12 @@ def is_killed_late(dataset: Any, n: int, rng: np.random.Generator) -> Any:
     return laplace(dataset, n, rng)
 
 
-def locks(dataset: Any) -> Any:
-    return threading.Lock()
-
-
 class Pickled:
     def __reduce__(self) -> Any:
         return Path.touch, (Path("unpickled").absolute(),)
 
     def __repr__(self) -> str:
         return "Pickled()"
-
-
-def runs_when_unpickled(dataset: Any) -> Any:
-    return Pickled()
-
-
-def leaves(dataset: Any, n: int, rng: np.random.Generator) -> Any:
-    sys.exit(7)
 
 
 def hangs(dataset: Any, n: int, rng: np.random.Generator) -> Any:
@@ -129,65 +109,6 @@ def hangs_for_good(dataset: Any) -> Any:
             time.sleep(9)
 
 
-def masked_in_b(dataset: Any, n: int, rng: np.random.Generator) -> Any:
-    return np.ma.masked_array(rng.integers(3, size=n), mask=rng.random(n) < 0.9 * dataset)
-
-
-def huge_objects(dataset: Any, n: int, rng: np.random.Generator) -> Any:
-    return np.array([10**5000] * n, dtype=object)
-
-
-def nan_sometimes(dataset: Any, n: int, rng: np.random.Generator) -> Any:
-    return np.where(rng.random(n) < 0.1, np.nan, rng.normal(size=n))
-
-
-def nan_in_b(dataset: Any, n: int, rng: np.random.Generator) -> Any:
-    return np.full(n, np.nan if dataset else 0.0)
-
-
-def wider_in_b(dataset: Any, n: int, rng: np.random.Generator) -> Any:
-    return rng.normal(size=(n, 2 + dataset))
-
-
-def text_in_b(dataset: Any, n: int, rng: np.random.Generator) -> Any:
-    return rng.integers(3, size=n) if dataset == 0 else ["x"] * n
-
-
-def float_in_b(dataset: Any, rng: np.random.Generator) -> Any:
-    return int(rng.integers(3)) if dataset == 0 else float(rng.integers(3))
-
-
-def nothing_at_once(dataset: Any, n: int, rng: np.random.Generator) -> Any:
-    pass
-
-
-def one_short(dataset: Any, n: int, rng: np.random.Generator) -> Any:
-    return laplace(dataset, n, rng)[1:]
-
-
-def single(dataset: Any, n: int, rng: np.random.Generator) -> Any:
-    return 3.0
-
-
-def constant(dataset: Any, n: int, rng: np.random.Generator) -> Any:
-    return np.zeros(n)
-
-
-def bulky(dataset: Any) -> Any:
-    return "x" * 20_000 + str(dataset)
-
-
-def bulky_dict(dataset: Any) -> Any:
-    return {str(i): i for i in range(200)} | {"199": dataset}
-
-
-def spoils(dataset: Any, rng: np.random.Generator) -> Any:
-    """Empties its dataset: without a fresh copy, later runs would see other data."""
-    total = sum(dataset)
-    dataset.clear()
-    return total
-
-
 def tired_and_loud(dataset: Any, n: int, rng: np.random.Generator) -> Any:
     time.sleep(0.01 * n)
     return loud(dataset, n, rng)
@@ -197,15 +118,6 @@ def tired(dataset: Any, rng: np.random.Generator) -> Any:
     Path("called").touch()
     time.sleep(0.01)
     return int(rng.integers(2))
-
-
-def slow(dataset: Any, n: int, rng: np.random.Generator) -> Any:
-    time.sleep(0.02)
-    return laplace(dataset, n, rng)
-
-
-def unnoised(dataset: Any, n: int, rng: np.random.Generator) -> Any:
-    return np.full(n, dataset)
 
 
 def generates(dataset: Any) -> Any:
@@ -263,10 +175,6 @@ def sampler_hangs(n: int, rng: np.random.Generator) -> Any:
     time.sleep(600)
 
 
-def coin_of(output: Any) -> Any:
-    return 2 * output
-
-
 class Count:
     def __init__(self, value: int) -> None:
         self.value = value
@@ -274,10 +182,6 @@ class Count:
 
 def counts(dataset: Any) -> Any:
     return Count(dataset)
-
-
-def count_of(output: Any) -> Any:
-    return output.value
 
 
 def map_presses_ctrl_c(output: Any) -> Any:
@@ -289,24 +193,12 @@ class Silent:
         raise ValueError("nothing to show")
 
 
-def objects(dataset: Any) -> Any:
-    return Plain()
-
-
-def shows_nothing_at_once(dataset: Any, n: int, rng: np.random.Generator) -> Any:
-    return [Silent() for _ in range(n)]
-
-
 def forks(dataset: Any, rng: np.random.Generator) -> Any:
     """The child returns too: without a guard it would continue the audit by itself."""
     child = os.fork()
     if child:
         os.waitpid(child, 0)
     return int(rng.integers(3))
-
-
-def three(a: Any, b: Any, c: Any) -> Any:
-    return a
 
 
 class Rare(BaseException):
@@ -343,3 +235,49 @@ has_no_equal = returning(NoEqual())
 shows_for_ever = returning(ShowsFor())
 shows_nothing = returning(Silent())
 word = "not callable"
+
+
+# -- targets and maps of one expression -----------------------------------------------------------
+
+
+def target(function: Any) -> Any:
+    return function
+
+
+own_entropy = target(lambda dataset, n, rng: laplace(dataset, n, np.random.default_rng()))
+no_rng = target(lambda dataset: dataset + random.choice((0, 0, 1, 1)))
+locks = target(lambda dataset: threading.Lock())
+runs_when_unpickled = target(lambda dataset: Pickled())
+leaves = target(lambda dataset, n, rng: sys.exit(7))
+masked_in_b = target(
+    lambda dataset, n, rng: np.ma.masked_array(
+        rng.integers(3, size=n), mask=rng.random(n) < 0.9 * dataset
+    )
+)
+huge_objects = target(lambda dataset, n, rng: np.array([10**5000] * n, dtype=object))
+nan_sometimes = target(
+    lambda dataset, n, rng: np.where(rng.random(n) < 0.1, np.nan, rng.normal(size=n))
+)
+nan_in_b = target(lambda dataset, n, rng: np.full(n, np.nan if dataset else 0.0))
+wider_in_b = target(lambda dataset, n, rng: rng.normal(size=(n, 2 + dataset)))
+text_in_b = target(lambda dataset, n, rng: rng.integers(3, size=n) if dataset == 0 else ["x"] * n)
+float_in_b = target(
+    lambda dataset, rng: int(rng.integers(3)) if dataset == 0 else float(rng.integers(3))
+)
+nothing_at_once = target(lambda dataset, n, rng: None)
+one_short = target(lambda dataset, n, rng: laplace(dataset, n, rng)[1:])
+single = target(lambda dataset, n, rng: 3.0)
+constant = target(lambda dataset, n, rng: np.zeros(n))
+bulky = target(lambda dataset: "x" * 20_000 + str(dataset))
+bulky_dict = target(lambda dataset: {str(i): i for i in range(200)} | {"199": dataset})
+unnoised = target(lambda dataset, n, rng: np.full(n, dataset))
+coin_of = target(lambda output: 2 * output)
+count_of = target(lambda output: output.value)
+objects = target(lambda dataset: Plain())
+shows_nothing_at_once = target(lambda dataset, n, rng: [Silent() for _ in range(n)])
+three = target(lambda a, b, c: a)
+
+
+def slow(dataset: Any, n: int, rng: np.random.Generator) -> Any:
+    time.sleep(0.02)
+    return laplace(dataset, n, rng)

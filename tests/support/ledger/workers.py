@@ -7,12 +7,11 @@ import os
 import random
 import time
 from collections.abc import Callable
-from datetime import date
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from multiprocessing.synchronize import Barrier, Event
 from pathlib import Path
 
-from accounting.ledger import BudgetExhausted, Ledger, Receipt, hash_chain
+from accounting.ledger import BudgetExhausted, Ledger, Receipt
 from dpcore import DiscreteGaussian, Mechanism
 from tests.support.ledger.budget import BUDGET, PER_USER, per_user
 
@@ -84,18 +83,11 @@ def hold(url: str, held: Event, enough: Event) -> None:
         enough.wait(60)
 
 
-def charge_on(url: str, path: str, name: str, since: float | None = None) -> None:
-    """Charge until the process is killed; each step is recorded.
-
-    If ``since`` is given, the budget renews each day, and a day lasts 5 ms from then.
-    """
+def charge_on(url: str, path: str, name: str) -> None:
+    """Charge until the process is killed; each step is recorded."""
     users = [f"user {n}" for n in range(400)]
-    if since is not None:
-        hash_chain.now = lambda: (
-            f"{date.fromordinal(1 + int((time.time() - since) * 200))}T00:00:00"
-        )
     write(path, "begun 0")
-    with Ledger.create(url, budget=BUDGET, renews=None if since is None else "day") as ledger:
+    with Ledger.create(url, budget=BUDGET) as ledger:
         number = 0
         while True:
             write(path, f"begun {name}:{number}")
@@ -105,7 +97,7 @@ def charge_on(url: str, path: str, name: str, since: float | None = None) -> Non
 
 
 def killed(
-    process: ForkServerProcess, path: Path, generator: random.Random, pause: float = 0.01
+    process: ForkServerProcess, path: Path, generator: random.Random
 ) -> tuple[str, list[Receipt]]:
     """Start a process, wait for some lines, kill -9 after a pause: return last begun and paid."""
     process.start()
@@ -113,7 +105,7 @@ def killed(
     enough = generator.choice([1, 2, 4, 6, 8])
     while not path.exists() or path.read_bytes().count(b"\n") < enough:
         time.sleep(0.0005)
-    time.sleep(generator.expovariate(1 / pause))
+    time.sleep(generator.expovariate(1 / 0.01))
     process.kill()
     process.join(30)
     begun, paid = told(path)
