@@ -91,7 +91,7 @@ def epsilon(
     """
     total = releases.composed()
     at = rational("--delta", delta)
-    with named("delta", "relative", count="--rounds"):
+    with named("delta", "relative", "rounds"):
         found = total.epsilon(at, relative)
     answers.write_certificate(certificate, total, at)
     facts = [("epsilon", f"{answers.between(found)} at delta = {delta}")]
@@ -117,7 +117,7 @@ def delta_command(
     """
     total = releases.composed()
     at = rational("--epsilon", epsilon)
-    with named("epsilon", "relative", count="--rounds"):
+    with named("epsilon", "relative", "rounds"):
         found = total.delta(at, relative)
     facts = [("delta", f"{answers.between(found)} at epsilon = {epsilon}")]
     answer = {"delta": found.to_json(), "epsilon": answers.exact(at)}
@@ -151,7 +151,7 @@ def curve(
     with named("least_delta"):
         deltas = deltas_down_to(lowest, whole("--points", points, 2))
     found: list[tuple[Fraction, Bound]] = []
-    with progress_bar("points", len(deltas)) as advance, named("relative", count="--rounds"):
+    with progress_bar("points", len(deltas)) as advance, named("relative", "rounds"):
         for at in deltas:
             found.append((at, total.epsilon(at, relative)))
             advance(len(found))

@@ -108,7 +108,7 @@ def certify_command(
         visit, _ = releases.visit(visits)
         total = per_user(visit, max_visits=whole("--visits", visits, 1))
     names = ("delta", "epsilon", "order", "digits")
-    with _in_time(deadline), named(*names, count="--rounds"):
+    with _in_time(deadline), named(*names, "rounds"):
         certificate = write(
             total,
             deltas=delta or ([] if epsilon or order else ["1e-6"]),

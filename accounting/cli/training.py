@@ -161,7 +161,7 @@ def dpsgd(
         step, _ = run.release()
         total = run.composition()
     cut = None if truncate is None else _truncated(total, run, truncate)
-    with named("delta", "relative", count="--rounds"):
+    with named("delta", "relative", "rounds"):
         found = total.epsilon(at, relative) if cut is None else _at_random(cut, step, at, relative)
     found = run.bounded(found)
     written = answers.write_certificate(certificate, total, at, evidence=evidence)
