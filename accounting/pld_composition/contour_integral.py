@@ -111,7 +111,7 @@ class ContourIntegral:
             raise InvalidParameter("parts", self.parts, "must contain at least one law")
         checked = tuple((law, integer("count", count, at_least=1)) for law, count in self.parts)
         if (most := max(count for _, count in checked)) > _MOST_ROUNDS:
-            must = "times the coordinates of a law must be at most 2^40"
+            must = "must be at most 2^40 (rounds times coordinates of a law)"
             raise InvalidParameter("rounds", most, must)
         object.__setattr__(self, "parts", checked)
 
