@@ -93,7 +93,7 @@ def test_an_error_on_both_datasets_reveals_neither(audit: Shell, name: str) -> N
         ("nothing_at_once", "returned nothing: f(dataset, n, rng) must return n = "),
         ("one_short", r"returned \d+ outputs: f\(dataset, n, rng\) must return n = "),
         ("single", "returned float instead of an array: "),
-        ("generates", r"returned a generator: return plain values instead, such as its list\(\)"),
+        ("generates", r"returned a generator: return plain values instead, such as its list()"),
         (
             "waits",
             r"returned a coroutine: return plain values instead, such as the result of async",
