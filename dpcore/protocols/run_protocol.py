@@ -364,7 +364,7 @@ def _crowd(
     users: int, values: Values, vanish: Mapping[str, Step], colluding: Collection[str]
 ) -> _Participants:
     refuse_masked("values", values)
-    if not isinstance(values, (Mapping, np.ndarray, list, tuple)):
+    if not callable(getattr(values, "index", len)) and not isinstance(values, Mapping):
         # The index of a pandas series, probably the users' names, would be lost.
         reason = "must be a list, an array, or a mapping of names to values (series.to_dict())"
         raise InvalidParameter("values", values, reason)

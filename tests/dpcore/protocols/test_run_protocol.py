@@ -285,7 +285,7 @@ def test_a_refused_round_without_its_record_is_detected(edit: tuple[str, str]) -
 
 
 class Column(UserList[float]):
-    pass
+    index: Any = ("ann", "bob", "eve", "joe")
 
 
 @pytest.mark.parametrize(
