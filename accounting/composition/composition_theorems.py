@@ -21,7 +21,11 @@ from accounting.convert_guarantees import as_approx
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import Guarantee, golden
-from accounting.guarantees.renyi_to_epsilon import approx_from_renyi, epsilon_at_order, rounded_up
+from accounting.guarantees.renyi_and_zcdp_to_epsilon import (
+    approx_from_renyi,
+    epsilon_at_order,
+    rounded_up,
+)
 from accounting.guarantees.stated_guarantees import Approx, Pure, ZCdp
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from accounting.published_noise_bounds import gaussian_sum_epsilon, skellam_renyi_bound

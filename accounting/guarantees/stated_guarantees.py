@@ -22,7 +22,7 @@ from accounting.guarantees.guarantee import (
     order_above_one,
     probability,
 )
-from accounting.guarantees.renyi_to_epsilon import (
+from accounting.guarantees.renyi_and_zcdp_to_epsilon import (
     approx_from_renyi,
     bounded_range_delta,
     bounded_range_epsilon,
