@@ -25,7 +25,8 @@ from flint import arb
 
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
-from accounting.guarantees.guarantee import golden, order_above_one, probability
+from accounting.guarantees.guarantee import order_above_one, probability
+from accounting.guarantees.tradeoff_function import golden
 from dpcore.numbers.enclosure import Enclosure, End, ball, narrow, precision
 from dpcore.numbers.parameter import RationalLike, at_least_zero, rational_in
 
