@@ -1,8 +1,9 @@
 r"""Basic, advanced, optimal, Renyi, zCDP and exact composition, compared for returning users.
 
-Chowdhury and Zhou 2023, Appendix I: a user takes part in at most B batches, once per batch, so the
-user's guarantee is the B-fold composition of the guarantee of one contribution. The composition
-theorem determines the noise: :func:`routes` compares them. Proofs: docs/proofs/composition.md.
+A user takes part in at most B batches, once per batch. So the guarantee of the user is the B-fold
+composition of the guarantee of one contribution (Chowdhury and Zhou 2023, Appendix I). The noise
+that a target epsilon requires depends on the composition theorem, so :func:`routes` compares the
+theorems. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Route:
     reason: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        r"""``epsilon`` as a lower and an upper bound, or null and the reason."""
+        r"""The bound on epsilon as a lower and an upper value, or null together with the reason."""
         if self.bound is None:
             return {"method": self.method, "epsilon": None, "reason": self.reason}
         theorem = self.bound.theorem
@@ -268,10 +269,11 @@ _ADVANCED: Final = "Dwork, Rothblum and Vadhan 2010, Theorem III.3"
 def advanced_over_splits(
     epsilon_of: Callable[[Fraction], End], rounds: int, delta: RationalLike
 ) -> Bound:
-    r"""Advanced composition of k = ``rounds`` rounds, minimised over splits delta = k d + slack.
+    r"""Bound the epsilon of ``rounds`` rounds at ``delta`` from above, by advanced composition.
 
-    ``epsilon_of(d)`` is an upper bound on a round's epsilon at d, possibly infinite. Every split
-    gives a valid bound; a floating-point search proposes the splits.
+    ``epsilon_of(d)`` is an upper bound on the epsilon of one round at delta = d, possibly infinite.
+    The bound is minimised over splits delta = ``rounds`` d + slack. Every split gives a valid
+    bound; a floating-point search proposes the splits.
     """
     k, total = integer("rounds", rounds, at_least=1), rational_in("delta", delta, "(0, 1)")
 
