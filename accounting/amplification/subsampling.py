@@ -204,7 +204,7 @@ class SampledRelease(DescribedSample):
 
 
 class AmplifiedSample(SampledRelease):
-    r"""A sampled release whose curve follows from the unsampled curve, as in the module docstring."""
+    r"""A sampled release whose privacy curve follows from that of the unsampled release."""
 
     __slots__ = ()
 

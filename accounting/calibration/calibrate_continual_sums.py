@@ -111,7 +111,7 @@ def calibrate_sum(
 def compare_sums(
     *, horizon: int, epsilon: RationalLike, delta: RationalLike = 0, **items: Any
 ) -> Iterator[CalibratedSum]:
-    r"""Apply :func:`calibrate_sum` to each mechanism, for the same (epsilon, delta) and ``items``."""
+    r"""Apply :func:`calibrate_sum` to each mechanism for running sums, with equal arguments."""
     for name in MECHANISMS:
         yield calibrate_sum(name, horizon=horizon, epsilon=epsilon, delta=delta, **items)
 

@@ -37,9 +37,9 @@ _LINES: Final = "each (epsilon, delta) bounds every test (Dong, Roth and Su 2022
 class Guarantee(ABC):
     r"""A privacy guarantee between neighbouring datasets: epsilon, delta, rho and other parameters.
 
-    ``relative`` is the requested relative width of the bound; the default is a width that is cheap
-    to compute. An infinite upper bound means that the quantity is infinite, or that this method
-    gives no bound.
+    ``relative`` is the requested relative width of a bound, by default one that is cheap to
+    compute. An infinite upper bound means that the quantity is infinite, or that this method gives
+    no bound.
 
     >>> from accounting.guarantees.stated_guarantees import Pure, ZCdp
     >>> [f"{claim.epsilon('1e-6'):.3f}" for claim in (Pure(1), ZCdp("1/800"))]
@@ -86,14 +86,14 @@ class Guarantee(ABC):
         raise NotDerived(f"the zCDP parameter of {self!r}", _NONE)
 
     def pure(self, relative: RationalLike | None = None) -> Bound:
-        r"""The largest privacy loss, epsilon at delta = 0; possibly infinite."""
+        r"""The largest privacy loss, that is, epsilon at delta = 0. It may be infinite."""
         return self.epsilon(0, relative)
 
     def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""A lower bound on the type II error of any test with type I error ``alpha``.
 
-        A value of 1 - alpha means perfect privacy, 0 means none. Each (epsilon, delta) of the curve
-        gives a valid bound; a search chooses the best one.
+        An error of 1 - alpha means perfect privacy, 0 means none. Each point (epsilon, delta) of
+        the privacy curve gives a valid bound; a search chooses the best one.
         """
         at = probability("alpha", alpha)
         found = _best_line(lambda e: Fraction(min(self.delta(e, relative).upper, 1)), at)
@@ -104,10 +104,9 @@ class Guarantee(ABC):
     ) -> Axes:
         r"""Plot epsilon for ``points`` deltas from 1/2 down to ``least_delta``, with both bounds.
 
-        The plot is drawn on the matplotlib Axes ``ax``, by default on a new figure. Returns these
-        Axes.
-
-        Raises :class:`InvalidParameter` if matplotlib is missing, or if no epsilon is finite.
+        The plot is drawn on the matplotlib Axes ``ax``, or on a new figure, and its Axes are
+        returned. Raises :class:`InvalidParameter` if matplotlib is missing, or if no epsilon is
+        finite.
         """
         from accounting.guarantees.plot_curve import plot
 
@@ -118,9 +117,11 @@ _NONE: Final = "no theorem bounds it; use epsilon(delta) or delta(epsilon)"
 
 
 def line_error(epsilon: Fraction, delta: Fraction, alpha: Fraction) -> Fraction:
-    r"""A lower bound on the type II error of a test of type I error ``alpha``.
+    r"""A lower bound on the type II error of a test of an (epsilon, delta)-DP release.
 
-    The bound is max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)), rounded down.
+    For the type I error ``alpha`` the bound is max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 -
+    delta
+    - alpha)), rounded down.
     """
     kept = 1 - delta
     with precision(_BITS):
@@ -162,7 +163,7 @@ def _best_line(delta: Callable[[Fraction], Fraction], alpha: Fraction) -> Fracti
 
 
 def golden(value: Callable[[float], End], low: float, high: float, steps: int) -> End:
-    r"""The least ``value(x)`` that a golden-section search finds for x in [``low``, ``high``]."""
+    r"""The least ``value(x)`` found by a golden-section search for x in [``low``, ``high``]."""
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_left, at_right = value(left), value(right)
     best = min(at_left, at_right)
@@ -196,7 +197,7 @@ def order_above_one(order: RationalLike) -> Fraction:
 
 
 def check_width(relative: RationalLike | None) -> None:
-    r"""Refuse an invalid relative width where a formula gives the value, whatever the width."""
+    r"""Check that ``relative`` is None or a valid relative width."""
     width(relative, Fraction(1, 2))
 
 
