@@ -67,7 +67,7 @@ def _keeping_assumptions(
 
 @_keeping_assumptions
 def as_pure(claim: Guarantee) -> Pure:
-    r"""Convert a guarantee to pure epsilon: its largest privacy loss, if that is finite.
+    r"""Convert a guarantee to pure DP; epsilon is its largest privacy loss.
 
     >>> from accounting.composition.compose import compose
     >>> as_pure(compose((Pure("1/10"), 3)))
@@ -101,10 +101,11 @@ def as_zcdp(claim: Guarantee) -> ZCdp:
 
 @_keeping_assumptions
 def as_rdp(claim: Guarantee, orders: Iterable[RationalLike]) -> Rdp:
-    r"""Convert a claim to bounds on the Renyi divergences D_alpha at each order alpha > 1 given.
+    r"""Convert a claim to bounds on the Renyi divergences D_alpha for all alpha in ``orders``.
 
-    A Pure claim gives the exact divergences of randomised response. Between two orders of an Rdp
-    claim the bound is the linear interpolation of (alpha - 1) D_alpha, which is convex in alpha.
+    All orders must be > 1. A Pure claim gives the exact divergences of randomised response. Between
+    two orders of an Rdp claim the bound is the linear interpolation of (alpha - 1) D_alpha, which
+    is convex in alpha.
 
     >>> as_rdp(ZCdp("1/800"), [2, "3/2"])
     Rdp({'3/2': '3/1600', 2: '1/400'})
@@ -134,8 +135,8 @@ def as_approx(claim: Guarantee, delta: RationalLike) -> Approx:
     >>> float(as_approx(ZCdp("1/800"), "1e-6").stated_epsilon)
     0.2059...
 
-    Raises :class:`NotDerived` if no theorem gives a finite epsilon: below the delta of an Approx
-    claim, or at delta = 0 for a ZCdp or Rdp claim.
+    Raises :class:`NotDerived` if no theorem gives a finite epsilon, that is, if ``delta`` is below
+    the delta of an Approx claim, or is 0 for a ZCdp or Rdp claim.
     """
     target = probability("delta", delta)
     found = _bounded(claim, lambda known: known.epsilon(target).upper)

@@ -118,8 +118,9 @@ def sampled(
     >>> sampled(curve, Poisson(rate="1/100"), group=3).delta("1/10")
     Bound([0.0000134976928748824..., 0.0000134976928748824...], 'exact')
 
-    Raises :class:`InvalidParameter` if ``curve`` is not a curve or has another relation, or if
-    :class:`Description` refuses the arguments.
+    Raises :class:`InvalidParameter` if ``curve`` is not a :class:`PrivacyCurve` or
+    :class:`RealCurve`, if it has another relation, or if :class:`Description` refuses the
+    arguments.
     """
     if not isinstance(curve, (PrivacyCurve, RealCurve)):
         raise InvalidParameter("curve", curve, "must be a PrivacyCurve or a RealCurve")

@@ -31,7 +31,7 @@ _NO_ROWS: Final = (
 
 
 def threshold_for_user(threshold: NoisyThreshold, rows_per_user: int) -> NoisyThreshold:
-    r"""Convert a noisy threshold for one contribution to one for a user with k rows.
+    r"""Adapt a noisy threshold whose unit is one contribution to a user with k rows.
 
     k is ``rows_per_user``. Rows with the same key can reach the threshold together, so the delta of
     k rows may exceed k times the delta of one row.

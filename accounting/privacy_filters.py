@@ -166,7 +166,7 @@ class Filter(ABC):
         return tuple(n * b / SHARES for n, b in zip(amounts, self.budgets, strict=True))
 
     def remaining(self, total: Sequence[int]) -> tuple[Fraction, ...]:
-        r"""The exact remaining budget of each counter, at least 0, if its value is in ``total``."""
+        r"""The exact budget that counters with the values ``total`` leave, at least 0 for each."""
         held = self.held(total)
         return tuple(max(b - h, Fraction(0)) for h, b in zip(held, self.budgets, strict=True))
 
@@ -179,7 +179,7 @@ class Filter(ABC):
         return self.format(price.costs, up)
 
     def format(self, values: Sequence[Fraction], rounded: Callable[[End, int], str]) -> str:
-        r"""Format one value for each counter, shortened by ``rounded``: ``down`` or ``up``."""
+        r"""Format a value for each counter; ``rounded`` (``down`` or ``up``) shortens it."""
         named = zip(self.counters, values, strict=True)
         return ", ".join(f"{name}={brief(value, rounded)}" for name, value in named)
 
@@ -233,7 +233,7 @@ def _short(rho: Fraction) -> Fraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PureFilter(Filter):
-    r"""A pure-DP budget: the sum of epsilon <= budget (Rogers, Roth, Ullman and Vadhan 2016).
+    r"""A pure-DP budget: a limit on the sum of epsilons (Rogers, Roth, Ullman and Vadhan 2016).
 
     >>> PureFilter(budget=Pure(2)).counters
     ('epsilon',)
@@ -265,7 +265,7 @@ class PureFilter(Filter):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZCdpFilter(Filter):
-    r"""A zCDP budget: sum of rho <= budget (Feldman and Zrnic 2021; Whitehouse et al. 2023).
+    r"""A zCDP budget: a limit on the sum of rhos (Feldman and Zrnic 2021; Whitehouse et al. 2023).
 
     >>> opened = ZCdpFilter(budget=ZCdp("1/2"))
     >>> opened.price(ZCdp("1/800")).amounts[0] * 400 == SHARES
@@ -291,7 +291,7 @@ class ZCdpFilter(Filter):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RdpFilter(Filter):
-    r"""A Renyi budget: the sum of epsilon(order) <= budget(order) at each of its fixed orders.
+    r"""A Renyi-DP budget: a limit on the sum of divergences at each order of the budget.
 
     Source: Feldman and Zrnic 2021.
 
@@ -327,8 +327,9 @@ class ApproxFilter(Filter):
 
     ``slack`` is a part of delta, by default half of it. The sum of rho is limited to a value
     ``rho`` such that rho-zCDP implies (epsilon, slack)-DP (Canonne, Kamath and Steinke 2020,
-    Proposition 12). This limit is computed once and stored. The sum of delta is limited to delta -
-    slack. All releases together then satisfy the budget (Whitehouse, Ramdas, Rogers and Wu 2023).
+    Proposition 12). This limit is computed once and stored. The limit of the sum of deltas is the
+    difference delta - slack. All releases together then satisfy the budget (Whitehouse, Ramdas,
+    Rogers and Wu 2023).
 
     A zCDP charge costs its rho. An (epsilon, delta) charge costs rho = min(epsilon^2/2, epsilon),
     and its delta. A guarantee without a zCDP parameter is first converted to its epsilon at
@@ -339,8 +340,8 @@ class ApproxFilter(Filter):
     >>> opened.counters, opened.slack
     (('rho', 'delta'), Fraction(1, 2000000))
 
-    Raises :class:`InvalidParameter` if slack is outside (0, delta], if charge_delta is above delta
-    - slack, or if a given rho does not imply (epsilon, slack).
+    Raises :class:`InvalidParameter` if slack is outside (0, delta], if charge_delta exceeds the
+    limit of the sum of deltas, or if a given rho does not imply (epsilon, slack).
     """
 
     kind: ClassVar[str] = "approx"

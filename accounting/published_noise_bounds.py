@@ -32,9 +32,10 @@ _BITS: Final = 64
 def skellam_renyi_bound(order: int, variance: RationalLike, sensitivity: int) -> Fraction:
     r"""An upper bound on the Renyi divergence D_alpha of Skellam noise, alpha = ``order``.
 
-    For an integer order alpha, sensitivity d and variance v, D_alpha <= alpha d^2/(2v) + min{((2
-    alpha - 1) d^2 + 6d)/(4 v^2), 3d/(2v)} (Agarwal, Kairouz and Liu 2021, Theorem 3.5; Lemma 3 of
-    Chowdhury and Zhou 2023).
+    For an integer order, sensitivity d and variance v (Agarwal, Kairouz and Liu 2021, Theorem 3.5;
+    Lemma 3 of Chowdhury and Zhou 2023):
+
+        D_alpha <= alpha d^2/(2v) + min{((2 alpha - 1) d^2 + 6d)/(4 v^2), 3d/(2v)}
 
     >>> skellam_renyi_bound(32, 16, 4)
     Fraction(131, 8)
@@ -48,11 +49,12 @@ def skellam_renyi_bound(order: int, variance: RationalLike, sensitivity: int) ->
 
 
 def gaussian_sum_epsilon(count: int, sigma_squared: RationalLike, sensitivity: int) -> Enclosure:
-    r"""The epsilon of Kairouz, Liu and Steinke 2021, Proposition 13, for sums of noise.
+    r"""The epsilon for which a sum of discrete Gaussians is proven (epsilon^2/2)-zCDP.
 
-    A sum of n discrete Gaussians with v = sigma^2 >= 1/4 is (epsilon^2/2)-zCDP at sensitivity d
-    for epsilon = min{sqrt(d^2/(n v) + xi/2), d/sqrt(n v) + xi}, where
-    xi = 10 sum_{k<n} e^(-2 pi^2 v k/(k+1)) (Lemma 4 of Chowdhury and Zhou 2023).
+    For n terms with v = sigma^2 >= 1/4 and the sensitivity d (Kairouz, Liu and Steinke 2021,
+    Proposition 13; Lemma 4 of Chowdhury and Zhou 2023) it is
+
+        min{sqrt(d^2/(n v) + xi/2), d/sqrt(n v) + xi} with xi = 10 sum_{k<n} e^(-2 pi^2 v k/(k+1)).
 
     >>> gaussian_sum_epsilon(16, 1, 4)
     Enclosure([1.0001360525238399, 1.0001360525238400])
@@ -88,7 +90,7 @@ def real_gaussian_delta(ratio: RationalLike, epsilon: RationalLike) -> Enclosure
 
 
 def real_gaussian_ratio(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
-    r"""The least ratio of standard deviation to sensitivity for (epsilon, delta), to 12 digits.
+    r"""The least ratio sigma/sensitivity of (epsilon, delta)-DP Gaussian noise, to 12 digits.
 
     >>> real_gaussian_ratio(10, "0.25").upper_float
     0.24717...

@@ -68,7 +68,7 @@ _ROOM: Final = 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy(ABC):
-    r"""A lower triangular matrix C with ``rounds`` columns: noise is added to C x."""
+    r"""A strategy C of the matrix mechanism: a lower triangular matrix with ``rounds`` columns."""
 
     name: ClassVar[str]
 
@@ -84,7 +84,7 @@ class Strategy(ABC):
 
     @property
     def written(self) -> str:
-        r"""The strategy in the syntax of :func:`read_strategy`."""
+        r"""The strategy as text, in the syntax of :func:`read_strategy`."""
         return self.name
 
     def to_json(self) -> dict[str, Any]:
@@ -359,7 +359,7 @@ class Participation:
         make_integers(self, "most", "apart")
 
     def patterns(self, rounds: int) -> int:
-        r"""The largest number of rounds out of ``rounds`` in which one unit can participate."""
+        r"""The largest number of rounds, out of ``rounds``, in which one unit may take part."""
         return min(self.most, -(-rounds // self.apart))
 
 
@@ -498,7 +498,7 @@ class SquaredSensitivity:
 
     @property
     def exact(self) -> bool:
-        r"""Whether both bounds are equal up to rounding."""
+        r"""Whether the lower and the upper bound differ only by rounding."""
         return self.how != _SEARCHED
 
 

@@ -37,9 +37,10 @@ class AllocatedSample(ByOrder, DescribedSample):
     r"""One epoch of random allocation, with real-valued Gaussian noise.
 
     Each unit takes part in ``picks`` of the ``rounds`` rounds. All sets of rounds are equally
-    likely. They are secret, independent of all other units, and drawn again for each epoch. For one
-    pick there are lower and upper bounds, for several picks only upper bounds. Several epochs
-    compose through their Renyi divergences, and for one pick also through their privacy losses.
+    likely. The set of a unit is secret, independent of all other units, and drawn again for each
+    epoch. For one pick there are lower and upper bounds, for several picks only upper bounds.
+    Several epochs compose through their Renyi divergences, and for one pick also through their
+    privacy losses.
 
     >>> from accounting.descriptions.description import Description
     >>> from accounting.descriptions.real_noise import Gaussian
@@ -106,7 +107,6 @@ class AllocatedSample(ByOrder, DescribedSample):
         return DominatingPairs(above=laws(above=True), attained=laws(above=False), aligned=True)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Enclose delta: the intersection of all known bounds (see :meth:`enclose_epsilon`)."""
         return self._narrowed("enclose_delta", epsilon, bits)
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:

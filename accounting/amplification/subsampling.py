@@ -515,7 +515,7 @@ class TruncatedSample(SampledRelease):
         return found[:1] if replaced else found
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The pairs of :attr:`directions` for upper bounds, those of :attr:`least` for lower."""
+        r"""The pairs of :attr:`directions` as upper bounds, of :attr:`least` as lower bounds."""
         least = self.least.dominating_pairs()
         if self.directions == self.least.directions:
             return least

@@ -111,7 +111,7 @@ def calibrate_sum(
 def compare_sums(
     *, horizon: int, epsilon: RationalLike, delta: RationalLike = 0, **items: Any
 ) -> Iterator[CalibratedSum]:
-    r"""Apply :func:`calibrate_sum` to each mechanism for running sums, with equal arguments."""
+    r"""Apply :func:`calibrate_sum` to each mechanism for running sums, with the same arguments."""
     for name in MECHANISMS:
         yield calibrate_sum(name, horizon=horizon, epsilon=epsilon, delta=delta, **items)
 

@@ -72,7 +72,7 @@ class NoiseFamily:
     fixed: tuple[tuple[str, str], ...]
 
     def at(self, value: Fraction) -> Noise | RealNoise:
-        r"""The noise with this value of the free parameter."""
+        r"""The noise law whose free parameter has this ``value``."""
         data = {"law": self.law, self.free: str(value), **dict(self.fixed)}
         return noise_from_json(data, REAL_LAWS)
 
@@ -161,7 +161,7 @@ class Calibration(_Plan):
 
     @property
     def found_less(self) -> Bound | None:
-        r"""The same bound for the noise :attr:`step_less`, or None if this noise is None."""
+        r"""The bound :attr:`found`, but for the noise :attr:`step_less`, or None without one."""
         return self.edge.found_beyond
 
     @property
@@ -243,7 +243,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
 
     A real parameter is at most 0.12% above the least one, if the next smaller value is proven to
     fail (:attr:`Calibration.least`). With sampling, and for real-valued noise (``"gaussian"``,
-    ``"laplace"``), adjacent values differ by one millionth.
+    ``"laplace"``), adjacent values differ by one millionth, in relative terms.
 
     ``rate`` < 1 is the rate of Poisson sampling, and ``scheme`` is any other sampling scheme.
     ``scheme``, ``sensitivity``, ``relation`` and ``group`` are those of a :class:`Description`.

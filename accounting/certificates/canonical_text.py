@@ -56,7 +56,7 @@ def ascii_text(text: str) -> str:
 
 
 def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
-    r"""The assumptions that a certificate with this scope and these kinds of rounds must list."""
+    r"""The assumptions that ``document`` must list, given its scope and its kinds of rounds."""
     parts, unit = document["parts"], document["scope"]["unit"]
     found = [*_ALWAYS]
     for part in parts:

@@ -59,7 +59,7 @@ _SAMPLINGS: Final = {
 
 
 class Malformed(Exception):
-    r"""An invalid certificate: the error, and its location.
+    r"""A certificate is invalid; the message states the location and the error.
 
     >>> raise Malformed("claims[0].digits", "must be in 0..400")
     Traceback (most recent call last):
@@ -80,10 +80,10 @@ class Malformed(Exception):
 class Claim:
     r"""The claim that a privacy parameter lies in [lower, upper].
 
-    ``quantity`` is the name of this parameter, such as ``epsilon``. It is a function of the
-    argument ``at``, such as a delta. ``unit`` is one unit of the last stated digit. The bounds
-    differ by at most one unit, unless the certificate has evidence. The claim of a pure epsilon or
-    a zCDP parameter has equal bounds, and ``unit`` is 0.
+    ``quantity`` is the name of this parameter, and ``at`` is its argument: a delta for an epsilon,
+    an epsilon for a delta, or an order for a Renyi divergence. ``unit`` is one unit of the last
+    stated digit. The bounds differ by at most one unit, unless the certificate has evidence. The
+    claim of a pure epsilon or a zCDP parameter has equal bounds, and ``unit`` is 0.
     """
 
     quantity: str
@@ -163,7 +163,7 @@ def rational(where: str, value: object) -> Fraction:
 
 
 def text_of(where: str, value: object) -> str:
-    r"""Return ``value``, or raise :class:`Malformed` unless it is 1 to 2000 ASCII characters."""
+    r"""Check that ``value`` is ASCII text of 1 to 2000 characters, and return it."""
     if not isinstance(value, str) or not 0 < len(value) <= _MOST_LETTERS or not value.isascii():
         raise Malformed(where, f"must be ASCII text of 1 to {_MOST_LETTERS} characters")
     return value

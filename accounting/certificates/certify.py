@@ -105,7 +105,7 @@ class Certificate:
     evidence: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        r"""The document, with its digest."""
+        r"""The certificate as a JSON document, with its schema and digest."""
         document: dict[str, Any] = {
             "schema": SCHEMA,
             "scope": dict(self.scope),
@@ -126,7 +126,7 @@ class Certificate:
         return html_table("Certificate", [*rows, *(("assumes", a) for a in self.assumptions)])
 
     def text(self) -> str:
-        r"""The document as file content."""
+        r"""The certificate as the text of a JSON file."""
         return json.dumps(self.to_json(), indent=2) + "\n"
 
     @classmethod

@@ -182,7 +182,7 @@ def _curve(parts: tuple[Part, ...], plan: Plan) -> Curve:
 
 
 def proven(found: Read, claim: Claim, spend: Callable[[object, int], None]) -> tuple[bool, str]:
-    r"""Whether the claim is proven to hold or refuted, and the proof as text.
+    r"""Return True or False if the kernel proves or refutes the claim, and the proof as text.
 
     Before the bounds are computed, ``spend`` is called with a key of the computation and the number
     of values that it needs. Raises :class:`Refused` if the kernel does not decide the claim.

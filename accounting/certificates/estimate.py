@@ -8,7 +8,7 @@ the total privacy loss and M(z) = E[e^(zL)]. Then
 
 which is integrated numerically in NumPy. Renyi divergences are sums, computed in mpmath. The error
 is estimated from integrals along two contours without a common point. A claim is accepted only if
-the error is less than one unit of its last digit.
+the estimate determines its last digit.
 """
 
 from __future__ import annotations

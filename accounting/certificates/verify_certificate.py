@@ -50,7 +50,7 @@ class Finding:
 
     @property
     def estimated(self) -> bool:
-        r"""Whether the finding rests on an estimate, which is not a proof."""
+        r"""Whether the claim was decided by an estimate, which is not a proof."""
         return self.basis == ESTIMATE
 
     def __str__(self) -> str:

@@ -41,7 +41,7 @@ def of_least(what: str, least: Edge | None) -> list[Fact]:
 
 
 def beyond_fact(name: str, beyond: str, edge: Edge, quantity: str) -> Fact:
-    r"""A labelled line: whether the value next to that of ``edge`` fails, and its ``quantity``."""
+    r"""A labelled line that states whether the value beyond ``edge`` fails, and the bound there."""
     words = "fails" if edge.proven else "is not proven to satisfy the target"
     found = edge.found if edge.found_beyond is None else edge.found_beyond
     return name, f"{beyond} {words}: {quantity} is {between(found)}"
@@ -87,7 +87,7 @@ def lines_of(total: Composition, found: Bound) -> list[str]:
 
 
 def assumed(total: Composition) -> list[Fact]:
-    r"""The assumptions as labelled lines."""
+    r"""The assumptions of ``total`` as labelled lines."""
     return [("assumes", reason) for reason in total.assumptions]
 
 
@@ -128,7 +128,7 @@ _ENGINES: Final = {
 
 
 def computed_by(bound: Bound) -> str:
-    r"""Describe how a bound was computed: the engine and the theorem."""
+    r"""A text with the method and the theorem of a bound."""
     engine = _ENGINES.get(bound.method)
     return f"{bound.method}{f' ({engine})' if engine else ''}: {bound.theorem}"
 

@@ -220,7 +220,7 @@ def whole(argument: str, text: str, at_least: int = 0) -> int:
 
 
 def counts(argument: str, text: str) -> list[int]:
-    r"""Parse integers >= 1, e.g. ``1,2,3,...,10``; '...' stands for equal steps or ratios."""
+    r"""Parse integers >= 1, e.g. the lists ``1,2,3,...,10`` and ``1,2,4,...,64``."""
     found: list[int] = []
     dots = False
     for part in (piece.strip() for piece in text.split(",")):

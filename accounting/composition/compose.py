@@ -299,7 +299,7 @@ def dominating_pairs(source: Guarantee) -> DominatingPairs:
     >>> found.above == found.attained == (((pair, 1),),)
     True
 
-    Raises :class:`NotDerived` if ``source`` is a claim in Renyi terms: no single pair dominates it.
+    Raises :class:`NotDerived` for a zCDP or Renyi claim, which no single pair dominates.
     """
     match source:
         case OneRelease():

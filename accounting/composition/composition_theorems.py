@@ -84,16 +84,16 @@ def per_user(guarantee: Guarantee, *, max_visits: int) -> Composition:
 
 
 def routes(total: Guarantee, delta: RationalLike) -> tuple[Route, ...]:
-    r"""Compare composition theorems: the epsilon of ``total`` at ``delta`` in (0, 1) from each.
+    r"""Compare composition theorems: the bound on epsilon that each gives for ``total``.
 
-    The methods are:
+    ``delta`` lies in (0, 1). The methods are:
 
     - ``exact``: the composed privacy losses;
     - ``renyi``: exact Renyi divergences, order by order;
     - ``paper``: published bounds on the Renyi divergences;
     - ``zcdp``: the zCDP parameter rho;
-    - ``optimal`` and ``advanced``: these theorems for the (epsilon, delta) of a round, for the best
-      tried split of delta between the rounds and the slack;
+    - ``optimal`` and ``advanced``: the composition theorems of these names, from the (epsilon,
+      delta) of a round, for the best split of ``delta`` found between the rounds and the slack;
     - ``basic``: the sum of the epsilons.
 
     A theorem that does not apply has a reason instead of a bound.

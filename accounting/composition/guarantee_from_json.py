@@ -1,4 +1,4 @@
-r"""Parse any guarantee from the JSON of a guarantee, a composition or a charge."""
+r"""Parse guarantees from JSON, including those of compositions and of ledger charges."""
 
 from __future__ import annotations
 

@@ -37,9 +37,9 @@ def appearance(noise: Noise, threshold: int, rows_per_user: int) -> Fraction:
 
 
 def most_exposed(noise: Noise, threshold: int, rows_per_user: int) -> tuple[int, ...]:
-    r"""The counts of one user's own keys at which some of them is most likely to be released.
+    r"""The worst-case counts of the keys that only one user has, with sum ``rows_per_user``.
 
-    These keys occur in no other user's rows. The counts sum to ``rows_per_user``.
+    They maximise the probability that at least one of these keys is released.
 
     >>> from dpcore import DiscreteLaplace
     >>> most_exposed(DiscreteLaplace(scale=1), 10, 3), most_exposed(DiscreteLaplace(scale=9), 10, 3)

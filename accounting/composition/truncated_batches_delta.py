@@ -1,10 +1,10 @@
 r"""Poisson batches truncated to a maximum size: the increase of delta due to truncation.
 
 A trainer whose batches have a fixed shape samples each example with the same probability, and drops
-examples at random if more than B were sampled. Let eta be the probability that any round is
-truncated. Otherwise the run equals a run without truncation, so delta increases by at most eta (1 +
-e^epsilon): Chua, Ghazi, Kamath, Kumar, Manurangsi, Sinha and Zhang (2024), "Scalable DP-SGD:
-Shuffling vs. Poisson Subsampling". Proofs: docs/proofs/subsampling.md.
+examples at random if more than B were sampled. If no round is truncated, the run equals a run
+without truncation. So delta increases by at most eta (1 + e^epsilon), where eta is the probability
+that any round is truncated: Chua, Ghazi, Kamath, Kumar, Manurangsi, Sinha and Zhang (2024),
+"Scalable DP-SGD: Shuffling vs. Poisson Subsampling". Proofs: docs/proofs/subsampling.md.
 """
 
 from __future__ import annotations

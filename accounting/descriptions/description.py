@@ -130,7 +130,7 @@ class Description:
 
     @property
     def added(self) -> Relation:
-        r"""The relation that the sensitivity refers to: add-remove, unless ``scheme.whole``."""
+        r"""The relation of the sensitivity: add-remove, unless ``scheme.whole`` is True."""
         return self.scope.relation if self.scheme.whole else _ADDED
 
     @property
@@ -158,7 +158,7 @@ class Description:
 
     @property
     def text(self) -> str:
-        r"""The description in the syntax of the commands."""
+        r"""The description as options of the ``dpcore`` commands."""
         moves = write_sensitivity(Sensitivity.of(self.sensitivity))
         if isinstance(self.noise, LocalReport):
             words = [self.noise.text]

@@ -119,9 +119,9 @@ _NONE: Final = "no theorem bounds it; use epsilon(delta) or delta(epsilon)"
 def line_error(epsilon: Fraction, delta: Fraction, alpha: Fraction) -> Fraction:
     r"""A lower bound on the type II error of a test of an (epsilon, delta)-DP release.
 
-    For the type I error ``alpha`` the bound is max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 -
-    delta
-    - alpha)), rounded down.
+    If the type I error is ``alpha``, it is
+
+        max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)), rounded down.
     """
     kept = 1 - delta
     with precision(_BITS):

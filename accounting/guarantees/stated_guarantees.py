@@ -192,7 +192,7 @@ class Pure(_Response):
 
 
 class PureBound(Pure):
-    r"""A proven epsilon that no mechanism may attain, so that compositions have only upper bounds.
+    r"""A proven epsilon that need not be attained, so that compositions have only upper bounds.
 
     >>> from accounting import compose
     >>> compose((PureBound(1), 3)).epsilon("1e-6")

@@ -198,10 +198,11 @@ def to_pld(source: Guarantee, *, interval: RationalLike = "1e-4") -> Any:
 
     Its losses are multiples of ``interval``, as dp-accounting requires for composition. Each
     outcome is split into two outcomes at the adjacent multiples, so that its probability is
-    unchanged under both datasets. Merging the two outcomes would be post-processing, so the result
-    dominates. Every mass is rounded up. So the delta of one round is at least the exact delta at
-    every epsilon, even after dp-accounting rounds its sums. Several rounds are composed by
-    dp-accounting, whose transform has an error of about 1e-16 in either direction.
+    unchanged under both datasets. Merging the two again is post-processing, so the split
+    distribution dominates the original one. Every mass is rounded up. So the delta of one round is
+    at least the exact delta at every epsilon, even after dp-accounting rounds its sums. Several
+    rounds are composed by dp-accounting, whose transform has an error of about 1e-16 in either
+    direction.
     """
     kind = library("dp_accounting.pld.privacy_loss_distribution").PrivacyLossDistribution
     step = float(positive_rational("interval", interval, "the losses lie on multiples of it"))
@@ -260,8 +261,8 @@ def nodes(listed: Listing, step: float) -> tuple[dict[int, float], float]:
     outcome with loss l, P-mass a and Q-mass b = a e^-l, and adjacent multiples u <= l <= v. The
     mass a (1 - e^(u-l))/(1 - e^(u-v)) goes to v and the rest of a to u, so that a and b are
     preserved. Each multiple is the float that dp-accounting computes for it. A loss within 2^-64 of
-    a multiple is moved there. The mass that this may lose is added to that at infinity, as are
-    unlisted outcomes.
+    a multiple is moved there. The mass at infinity includes the mass that this move may lose, and
+    that of unlisted outcomes.
     """
     found: dict[int, arb] = {}
     seen = moved = arb(0)

@@ -43,7 +43,7 @@ def plan_lines(plan: Plan) -> list[str]:
 
 
 def simulation_lines(result: Simulation) -> list[str]:
-    r"""The plan in short form, the simulated errors, and the remaining guarantee."""
+    r"""The plan in short form, the simulated errors, and the guarantee after the dropouts."""
     plan, kept = result.plan, _whole(result.plan, result.kept, result.present)
     error = f"mean |error| {result.mean_absolute_error:.4g}, root mean square "
     error += f"{result.root_mean_square_error:.4g}, of a sum of {result.present} values in [0, 1]"

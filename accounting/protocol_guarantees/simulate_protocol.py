@@ -1,7 +1,7 @@
-r"""Simulate a planned protocol: the error of its estimates, and the remaining guarantee.
+r"""Simulate a planned protocol: the error of its estimates, and the guarantee after dropouts.
 
-Values and dropouts are simulated; the noise is that of the real protocol. The guarantee is derived
-from the number of remaining honest users, never from the runs.
+Values and dropouts are random, and the noise is that of the real protocol. The guarantee is derived
+from the number of users who stay, not from the simulated runs.
 """
 
 from __future__ import annotations

@@ -461,9 +461,12 @@ def _chosen(
 class Quantile(Clipped):
     r"""Multiples of ``step`` in [low, high] near one or several quantiles ``q`` of the values.
 
-    For the n values x and q = p/s, the score of a candidate r is -max(0, s #{x < r} - p n, p n - s
-    #{x <= r}). If ``q`` is a tuple, the quantiles are chosen independently, each with an equal
-    share of the target, and released in increasing order.
+    For the n values x and q = p/s, the score of a candidate r is
+
+        -max(0, s #{x < r} - p n, p n - s #{x <= r}).
+
+    If ``q`` is a tuple, the quantiles are chosen independently, each with an equal share of the
+    target, and released in increasing order.
     """
 
     name: ClassVar[str] = "quantile"
