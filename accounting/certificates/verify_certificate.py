@@ -26,7 +26,7 @@ TEXT: Final = "text"
 
 
 class Status(Enum):
-    r"""The outcome for a claim or a text; ASSUMED marks a guarantee stated without derivation."""
+    r"""The outcome for a claim or an error; ASSUMED marks a guarantee stated without derivation."""
 
     HOLDS = "holds"
     FAILS = "fails"

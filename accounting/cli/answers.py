@@ -52,7 +52,7 @@ def write_certificate(
 ) -> list[Fact]:
     r"""Write a certificate of the epsilon at ``delta`` to a file atomically, if a path is given.
 
-    For a certificate with evidence, return a line that states its size, otherwise no line.
+    Return a line with its size for a certificate with evidence, and no line otherwise.
     """
     if path is None:
         return []

@@ -163,10 +163,11 @@ class TrainingRun:
         return compose(self.release())
 
     def bounded(self, found: Bound) -> Bound:
-        r"""Convert a bound on the composition to a bound on the run, perhaps without ``lower``.
+        r"""Convert a bound on the composition of the releases to a bound on the run itself.
 
         The run may be more private than the composition if the order of the batches is a secret
-        shuffle, or if the last pass of an allocation ends early. Then only the upper bound holds.
+        shuffle, or if the last pass of an allocation ends early. Then only the upper bound holds,
+        and ``lower`` is None.
         """
         early = self.sampling is Sampling.ALLOCATED and self.rounds % self.batches
         return replace(found, lower=None) if early or self.sampling is Sampling.SHUFFLED else found

@@ -170,5 +170,5 @@ def _values(protocol: Protocol, world: np.random.Generator) -> npt.NDArray[Any]:
 
 
 def deviation(protocol: Protocol, present: int) -> float:
-    r"""The standard deviation of the noise of ``present`` users, in units of the values."""
+    r"""The standard deviation of the noise of ``present`` users in value units, rounded up."""
     return math.nextafter(math.sqrt(round_up(protocol.square_error(present))), math.inf)

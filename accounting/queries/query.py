@@ -100,7 +100,7 @@ class Target:
         return ",".join(f"{name}={value}" for name, value in given.items() if value is not None)
 
     def without_delta(self, query: str) -> None:
-        r"""Raise :class:`InvalidParameter` if a delta is given: ``query`` does not use it."""
+        r"""Raise :class:`InvalidParameter` if a delta is given, since ``query`` does not use it."""
         if self.delta:
             must = f"must not be given: {query} does not use delta"
             raise InvalidParameter("delta", self.delta, must)
