@@ -166,7 +166,7 @@ class Composition(Guarantee):
         return total if len(found) == 1 else replace(total, lower=None)
 
     def to_json(self) -> list[dict[str, Any]] | dict[str, Any]:
-        r"""Guarantees and rounds as a JSON list, or :meth:`record` if the list loses information."""
+        r"""Guarantees and rounds as a JSON list, or :meth:`record` if a list loses information."""
         found = self.record()
         parts: list[dict[str, Any]] = found["parts"]
         alone = all(source.scope == self.scope for source, _ in self.parts)
