@@ -1,13 +1,15 @@
 r"""Conversions between pure DP, zCDP, Renyi DP and (epsilon, delta)-DP.
 
-    Pure(e)      -> ZCdp(min(e^2/2, e)) -> Rdp: rho alpha at each order
-    Pure(e)      -> Rdp exactly, through randomised response
-    Pure, Approx -> Approx exactly, at every larger delta
-    Rdp, ZCdp    -> Approx, the minimum over orders (``guarantees.renyi_and_zcdp_to_epsilon``)
+Supported conversions, named by the classes of the claims:
 
-Numbers are rational and rounded up. Conversions without a theorem are refused: from Approx to ZCdp
-or Rdp, from Rdp to ZCdp, and from other claims to Pure. A pure or (epsilon, delta) claim that
-differs from the given claim is a ``PureBound`` or an ``ApproxBound``: its compositions have only
+    Pure(e)      -> ZCdp(min(e^2/2, e)), and Rdp with the exact divergences of randomised response
+    ZCdp(rho)    -> Rdp, with D_alpha <= rho alpha at each order alpha
+    Pure, Approx -> Approx, exactly, at every larger delta
+    Rdp, ZCdp    -> Approx, by the minimum over orders
+
+Results are rational and rounded up. No theorem converts Approx to ZCdp or Rdp, Rdp to ZCdp, or
+another claim to Pure, so these conversions are refused. A pure or (epsilon, delta) result that
+differs from the given claim is a ``PureBound`` or an ``ApproxBound``, whose compositions have only
 upper bounds. An assumed claim stays assumed, with the same reason. Proofs:
 docs/proofs/composition.md.
 """
@@ -65,7 +67,7 @@ def _keeping_assumptions(
 
 @_keeping_assumptions
 def as_pure(claim: Guarantee) -> Pure:
-    r"""Convert a guarantee to pure epsilon: its largest privacy loss, if that is finite.
+    r"""Convert a guarantee to pure DP; epsilon is its largest privacy loss.
 
     >>> from accounting.composition.compose import compose
     >>> as_pure(compose((Pure("1/10"), 3)))
@@ -89,7 +91,8 @@ def as_zcdp(claim: Guarantee) -> ZCdp:
     >>> as_zcdp(Pure("1/10")), as_zcdp(Pure(3)), as_zcdp(ZCdp("1/800"))
     (ZCdp('1/200'), ZCdp(3), ZCdp('1/800'))
 
-    Raises :class:`NotDerived` if the claim is Approx or Rdp: neither bounds all orders.
+    Raises :class:`NotDerived` if the claim is Approx or Rdp, which do not bound D_alpha/alpha at
+    all orders alpha.
     """
     found = _of_guarantee(claim).zcdp().upper
     rho = _finite(found, f"a zCDP claim from {claim.text}", "D_alpha/alpha is unbounded")
@@ -98,10 +101,11 @@ def as_zcdp(claim: Guarantee) -> ZCdp:
 
 @_keeping_assumptions
 def as_rdp(claim: Guarantee, orders: Iterable[RationalLike]) -> Rdp:
-    r"""Convert a claim to Renyi bounds at ``orders``, each > 1.
+    r"""Convert a claim to bounds on the Renyi divergences D_alpha for all alpha in ``orders``.
 
-    A Pure claim gives the exact divergence of randomised response; between two orders of an Rdp
-    claim, (alpha - 1) D_alpha lies below the chord.
+    All orders must be > 1. A Pure claim gives the exact divergences of randomised response. Between
+    two orders of an Rdp claim the bound is the linear interpolation of (alpha - 1) D_alpha, which
+    is convex in alpha.
 
     >>> as_rdp(ZCdp("1/800"), [2, "3/2"])
     Rdp({'3/2': '3/1600', 2: '1/400'})
@@ -131,8 +135,8 @@ def as_approx(claim: Guarantee, delta: RationalLike) -> Approx:
     >>> float(as_approx(ZCdp("1/800"), "1e-6").stated_epsilon)
     0.2059...
 
-    Raises :class:`NotDerived` if no theorem gives a finite epsilon: below the delta of an Approx
-    claim, or at delta = 0 for a ZCdp or Rdp claim.
+    Raises :class:`NotDerived` if no theorem gives a finite epsilon, that is, if ``delta`` is below
+    the delta of an Approx claim, or is 0 for a ZCdp or Rdp claim.
     """
     target = probability("delta", delta)
     found = _bounded(claim, lambda known: known.epsilon(target).upper)

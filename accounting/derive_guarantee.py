@@ -1,6 +1,6 @@
 r"""Derive the guarantee of a mechanism or description from its noise, sensitivity and scheme.
 
-The type of the release selects the method. No function accepts an epsilon from its caller.
+The type of the release selects the method. A stated epsilon is never an input.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ def guarantee(mechanism: Derivable) -> Guarantee:
     >>> guarantee(Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)).pure()
     Bound([0.1, 0.1], 'exact')
 
-    Raises :class:`NotDerived` if the worst shift of the noise is unknown or, for most laws, if the
-    sensitivity is an l1 or l2 norm of several coordinates. Use :class:`Assumed` to state a
-    guarantee that cannot be derived.
+    Raises :class:`NotDerived` if it is unknown which change of the query is the worst case for the
+    noise. For most laws this is so if the sensitivity is an l1 or l2 norm of several coordinates.
+    Use :class:`Assumed` to state a guarantee that cannot be derived.
     """
     if isinstance(mechanism, Description):
         return _described(mechanism)
@@ -107,8 +107,8 @@ def sampled(
     r"""The guarantee of a release that uses only a random sample of the units.
 
     ``curve`` is the guarantee of the same release from all units. Its relation must be replace if
-    samples have a fixed size, otherwise add-remove. Neighbours differ in ``group`` units by
-    ``relation``, by default the first relation of the scheme.
+    samples have a fixed size, and add-remove for every other scheme. Neighbours differ in ``group``
+    units by ``relation``, by default the first relation of the scheme.
 
     >>> from accounting.descriptions.real_noise import Gaussian
     >>> from dpcore import Scope
@@ -118,8 +118,9 @@ def sampled(
     >>> sampled(curve, Poisson(rate="1/100"), group=3).delta("1/10")
     Bound([0.0000134976928748824..., 0.0000134976928748824...], 'exact')
 
-    Raises :class:`InvalidParameter` if ``curve`` is not a curve or has another relation, or if
-    :class:`Description` refuses the arguments.
+    Raises :class:`InvalidParameter` if ``curve`` is not a :class:`PrivacyCurve` or
+    :class:`RealCurve`, if it has another relation, or if :class:`Description` refuses the
+    arguments.
     """
     if not isinstance(curve, (PrivacyCurve, RealCurve)):
         raise InvalidParameter("curve", curve, "must be a PrivacyCurve or a RealCurve")

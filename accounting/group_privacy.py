@@ -31,7 +31,7 @@ _NO_ROWS: Final = (
 
 
 def threshold_for_user(threshold: NoisyThreshold, rows_per_user: int) -> NoisyThreshold:
-    r"""Convert a noisy threshold for one contribution to one for a user with k rows.
+    r"""Adapt a noisy threshold whose unit is one contribution to a user with k rows.
 
     k is ``rows_per_user``. Rows with the same key can reach the threshold together, so the delta of
     k rows may exceed k times the delta of one row.
@@ -52,11 +52,11 @@ Priced: TypeAlias = Pure | ZCdp | Rdp | Approx | Assumed | PrivacyCurve | Compos
 
 
 def for_user(guarantee: Priced, rows_per_user: int | None) -> Priced:
-    r"""Convert ``guarantee`` to a guarantee for all rows of a user, at most ``rows_per_user``.
+    r"""Convert ``guarantee`` to a guarantee for a user with at most ``rows_per_user`` rows.
 
-    A guarantee with scope unit ``user`` must be given without ``rows_per_user``; a guarantee for
-    one contribution requires it. k = ``rows_per_user`` rows change a query by up to k times as much
-    as one row, so the result is the guarantee at k times the sensitivity. A pure claim becomes k
+    A guarantee with the scope unit ``user`` is returned unchanged, and ``rows_per_user`` must be
+    None. Otherwise let k = ``rows_per_user``. The k rows change a query by up to k times as much as
+    one row, so the result is the guarantee at k times the sensitivity. A pure claim becomes k
     epsilon, a zCDP claim k^2 rho, and an (epsilon, delta) claim (k epsilon, delta (1 + e^epsilon +
     ... + e^((k-1) epsilon))).
     """

@@ -1,20 +1,21 @@
 r"""Adaptive composition: privacy filters and odometers for adaptively chosen charges.
 
-A filter has a budget and one integer counter for each additive quantity. A charge is admitted iff
-every counter stays within its limit; then, whenever the releases stop and however the charges are
-chosen, all releases together stay within the budget. Only sums have this property: composing the
-loss distributions of adaptively chosen charges does not give a filter.
+A filter limits the total privacy loss to a budget. It has one integer counter for each additive
+quantity: epsilon, rho, delta, or a Renyi divergence. A charge is admitted if and only if every
+counter stays within its limit. All admitted releases together stay within the budget, however the
+charges are chosen and whenever the releases stop. Counters must be sums: composing the loss
+distributions of adaptively chosen charges does not give a filter.
 
-An odometer gives more: a bound on the loss that grows with the counters and holds at any time, even
-at a time that depends on earlier readings. For pure charges the sum is such a bound. For other
-charges a supermartingale gives a bound for the j-th value lambda of a grid,
+An odometer also bounds the loss of the releases made so far. This bound grows with the counters and
+holds at all times, even at a time that depends on earlier readings. For pure-DP charges it is the
+sum of the epsilons. For charges with a zCDP parameter let R be the sum of these parameters. Then a
+supermartingale gives, for each lambda_j of a grid,
 
-    loss <= (lambda + 1) (sum of rho) + log(1/delta_j)/lambda for all times, except with probability
-    delta_j.
+    loss <= (lambda_j + 1) R + log(1/delta_j)/lambda_j at all times,
 
-The grid is geometric and fixed when the odometer is created; its delta_j are shares of one delta
-(Whitehouse, Ramdas, Rogers and Wu 2023; Rogers, Roth, Ullman and Vadhan 2016). Proofs:
-docs/proofs/composition.md.
+except with probability delta_j. The grid is fixed when the odometer is created, and the sum of all
+delta_j is at most its slack (Whitehouse, Ramdas, Rogers and Wu 2023; Rogers, Roth, Ullman and
+Vadhan 2016). Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -70,12 +71,12 @@ _OTHER_BUDGETS: Final = "use a ledger or session with a budget like rho=1 or eps
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    r"""The cost of one charge: an integer per counter, rounded up.
+    r"""The cost of one charge: an integer for each counter of the filter, rounded up.
 
-    ``amounts`` are in shares of the budget (see :data:`SHARES`) and capped at the limit plus 1, so
-    that they fit 64 bits; an amount at the cap means that the charge costs more than the whole
-    budget. ``costs`` are the exact amounts without the cap, and ``assumptions`` contains the reason
-    of an :class:`Assumed` claim.
+    ``amounts`` are these integers, in shares of the budget (see :data:`SHARES`). They are capped at
+    the limit plus 1, so that they fit 64 bits; a capped amount means that the charge costs more
+    than the whole budget. ``costs`` are the costs before rounding and capping. ``assumptions``
+    contains the reason of an :class:`Assumed` claim.
     """
 
     amounts: tuple[int, ...]
@@ -87,8 +88,9 @@ class Price:
 class Filter(ABC):
     r"""A budget that holds at any stopping time, for adaptively chosen charges.
 
-    ``counters`` are the names of the summed quantities, ``limits`` are their largest values as
-    integers, and ``budgets`` are the exact values of the limits.
+    ``counters`` are the names of the summed quantities. ``budgets`` are the largest allowed sums,
+    as exact numbers, and ``limits`` are the same values in shares of the budget (see
+    :data:`SHARES`).
     """
 
     kind: ClassVar[str]
@@ -100,22 +102,25 @@ class Filter(ABC):
 
     @abstractmethod
     def _allowed(self) -> dict[str, Fraction]:
-        r"""The name and limit of each counter."""
+        # The name and limit of each counter.
+        ...
 
     @abstractmethod
     def _cost(self, guarantee: Word | PairCurve) -> tuple[Fraction, ...]:
-        r"""The increment of each counter for a charge of ``guarantee``: exact, or rounded up."""
+        # The increment of each counter for a charge of ``guarantee``: exact, or rounded up.
+        ...
 
     @abstractmethod
     def convert(self, guarantee: Guarantee) -> Word:
-        r"""Convert any guarantee to a claim of the budget's kind.
+        r"""Convert any guarantee to the type of the budget: Pure, ZCdp, Rdp or Approx.
 
-        Raises :class:`NotDerived` if no theorem gives one.
+        Raises :class:`NotDerived` if no theorem gives such a claim.
         """
 
     @abstractmethod
     def _claim(self, held: tuple[Fraction, ...]) -> Word:
-        r"""The guarantee implied by these counter values."""
+        # The guarantee implied by these counter values.
+        ...
 
     def __post_init__(self) -> None:
         allowed = self._allowed()
@@ -124,13 +129,13 @@ class Filter(ABC):
         object.__setattr__(self, "limits", tuple(SHARES if b else 0 for b in allowed.values()))
 
     def price(self, guarantee: Guarantee) -> Price:
-        r"""The price of one charge of ``guarantee``, converted to the counted quantities.
+        r"""The cost of one charge of ``guarantee``, in the quantities that the filter sums.
 
         >>> PureFilter(budget=Pure(1)).price(Pure("1/10")).amounts[0] * 10 == SHARES
         True
 
         Raises :class:`InvalidParameter` if the scope differs from that of the budget, and
-        :class:`NotDerived` if no theorem converts the guarantee to the counted quantities.
+        :class:`NotDerived` if no theorem converts the guarantee to these quantities.
         """
         if not isinstance(guarantee, (Pure, ZCdp, Rdp, Approx, Assumed, PairCurve)):
             must = "must be a claim or the exact curve of one release; convert it with as_approx"
@@ -149,7 +154,7 @@ class Filter(ABC):
         return Price(amounts=tuple(map(_shares, costs, self.budgets)), costs=costs)
 
     def admits(self, total: Sequence[int], price: Price) -> bool:
-        r"""Whether every counter, now at ``total``, stays within its limit after ``price``.
+        r"""Whether a charge of this ``price`` fits the budget if the counters are at ``total``.
 
         >>> full = PureFilter(budget=Pure(1))
         >>> full.admits((0,), full.price(Pure(1))), full.admits((1,), full.price(Pure(1)))
@@ -160,17 +165,17 @@ class Filter(ABC):
         return all(h + a <= most for h, a, most in zip(held, amounts, self.limits, strict=True))
 
     def held(self, total: Sequence[int]) -> tuple[Fraction, ...]:
-        r"""Convert the counters ``total`` from shares to exact amounts of rho, epsilon or delta."""
+        r"""Convert counter values from shares of the budget to exact epsilons, rhos or deltas."""
         amounts = self._checked(total)
         return tuple(n * b / SHARES for n, b in zip(amounts, self.budgets, strict=True))
 
     def remaining(self, total: Sequence[int]) -> tuple[Fraction, ...]:
-        r"""The exact remaining budget of each counter, at least 0."""
+        r"""The exact budget that counters with the values ``total`` leave, at least 0 for each."""
         held = self.held(total)
         return tuple(max(b - h, Fraction(0)) for h, b in zip(held, self.budgets, strict=True))
 
     def format_cost(self, price: Price) -> str:
-        r"""Format the increments of the counters for a charge, rounded up.
+        r"""Format the cost of a charge as text, rounded up.
 
         >>> PureFilter(budget=Pure(1)).format_cost(PureFilter(budget=Pure(1)).price(Pure(10)))
         'epsilon=10'
@@ -178,15 +183,15 @@ class Filter(ABC):
         return self.format(price.costs, up)
 
     def format(self, values: Sequence[Fraction], rounded: Callable[[End, int], str]) -> str:
-        r"""Format values of the counters; ``rounded`` (``down`` or ``up``) shortens long values."""
+        r"""Format a value for each counter; ``rounded`` (``down`` or ``up``) shortens it."""
         named = zip(self.counters, values, strict=True)
         return ", ".join(f"{name}={brief(value, rounded)}" for name, value in named)
 
     def spent(self, total: Sequence[int]) -> Word:
-        r"""The guarantee of a list of releases fixed in advance, with the counters at ``total``.
+        r"""The guarantee of releases that were fixed in advance and add up to ``total``.
 
-        For adaptively chosen releases a filter guarantees only the whole budget, and an
-        :class:`Odometer` guarantees more.
+        For adaptively chosen releases a filter guarantees only the whole budget; use an
+        :class:`Odometer` for a tighter bound.
 
         >>> half = PureFilter(budget=Pure(1))
         >>> half.spent((SHARES // 2,))
@@ -195,11 +200,10 @@ class Filter(ABC):
         return self._claim(self.held(total))
 
     def together(self, periods: int) -> Word:
-        r"""The guarantee of ``periods`` periods, each with this whole budget.
+        r"""The guarantee of ``periods`` periods together, each with this whole budget.
 
-        Counters with limits that are ``periods`` times as large also form a filter. So the
-        guarantee holds for charges chosen adaptively in all periods, if the number of periods is
-        fixed in advance.
+        The charges of all periods may be chosen adaptively, because limits that are ``periods``
+        times as large also define a filter. The number of periods must be fixed in advance.
 
         >>> PureFilter(budget=Pure(2)).together(3)
         PureBound(6)
@@ -233,7 +237,7 @@ def _short(rho: Fraction) -> Fraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PureFilter(Filter):
-    r"""A pure-DP budget: the sum of epsilon <= budget (Rogers, Roth, Ullman and Vadhan 2016).
+    r"""A pure-DP budget: a limit on the sum of epsilons (Rogers, Roth, Ullman and Vadhan 2016).
 
     >>> PureFilter(budget=Pure(2)).counters
     ('epsilon',)
@@ -254,7 +258,6 @@ class PureFilter(Filter):
         return (found,)
 
     def convert(self, guarantee: Guarantee) -> Pure:
-        r"""Convert a guarantee to pure DP: its largest privacy loss."""
         try:
             return cast("Pure", as_pure(guarantee))
         except NotDerived as error:
@@ -266,7 +269,7 @@ class PureFilter(Filter):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZCdpFilter(Filter):
-    r"""A zCDP budget: sum of rho <= budget (Feldman and Zrnic 2021; Whitehouse et al. 2023).
+    r"""A zCDP budget: a limit on the sum of rhos (Feldman and Zrnic 2021; Whitehouse et al. 2023).
 
     >>> opened = ZCdpFilter(budget=ZCdp("1/2"))
     >>> opened.price(ZCdp("1/800")).amounts[0] * 400 == SHARES
@@ -284,7 +287,6 @@ class ZCdpFilter(Filter):
         return (rational("rho", self.convert(guarantee).rho),)
 
     def convert(self, guarantee: Guarantee) -> ZCdp:
-        r"""Convert a guarantee to zCDP: its rho."""
         return cast("ZCdp", as_zcdp(guarantee))
 
     def _claim(self, held: tuple[Fraction, ...]) -> ZCdp:
@@ -293,7 +295,7 @@ class ZCdpFilter(Filter):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RdpFilter(Filter):
-    r"""A Renyi budget: the sum of epsilon(order) <= budget(order) at each of its fixed orders.
+    r"""A Renyi-DP budget: a limit on the sum of divergences at each order of the budget.
 
     Source: Feldman and Zrnic 2021.
 
@@ -315,7 +317,6 @@ class RdpFilter(Filter):
         return tuple(epsilon for _, epsilon in points_of(self.convert(guarantee)))
 
     def convert(self, guarantee: Guarantee) -> Rdp:
-        r"""Convert a guarantee to its Renyi divergences at the orders of the budget."""
         orders = [order for order, _ in points_of(self.budget)]
         return cast("Rdp", as_rdp(guarantee, orders))
 
@@ -326,24 +327,25 @@ class RdpFilter(Filter):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApproxFilter(Filter):
-    r"""An (epsilon, delta) budget: it limits the sum of rho and the sum of delta over all charges.
+    r"""An (epsilon, delta) budget: a limit on the sums of rho and of delta over all charges.
 
-    Sources: Whitehouse, Ramdas, Rogers and Wu 2023; for the epsilon that rho implies at delta =
-    slack: Canonne, Kamath and Steinke 2020, Proposition 12.
+    ``slack`` is a part of delta, by default half of it. The sum of rho is limited to a value
+    ``rho`` such that rho-zCDP implies (epsilon, slack)-DP (Canonne, Kamath and Steinke 2020,
+    Proposition 12). This limit is computed once and stored. The limit of the sum of deltas is the
+    difference delta - slack. All releases together then satisfy the budget (Whitehouse, Ramdas,
+    Rogers and Wu 2023).
 
-    The sum of rho is limited to a value that implies (epsilon, slack); the sum of delta is limited
-    to delta - slack. An (epsilon, delta) charge costs rho = min(epsilon^2/2, epsilon) and delta; a
-    zCDP charge costs its rho. ``slack`` is half of delta by default. A guarantee without a rho is
-    converted to its epsilon at ``charge_delta``, by default a thousandth of delta - slack; a ledger
-    also converts a sampled release if this costs less. ``rho`` is the upper limit on the sum of
-    rho; it is computed once and stored.
+    A zCDP charge costs its rho. An (epsilon, delta) charge costs rho = min(epsilon^2/2, epsilon),
+    and its delta. A guarantee without a zCDP parameter is first converted to its epsilon at
+    ``charge_delta``, by default (delta - slack)/1000. A ledger also converts a sampled release that
+    has a zCDP parameter, if this conversion makes the charge cheaper.
 
     >>> opened = ApproxFilter(budget=Approx(1, "1e-6"))
     >>> opened.counters, opened.slack
     (('rho', 'delta'), Fraction(1, 2000000))
 
-    Raises :class:`InvalidParameter` if slack is outside (0, delta], if charge_delta is above delta
-    - slack, or if rho does not imply (epsilon, slack).
+    Raises :class:`InvalidParameter` if slack is outside (0, delta], if charge_delta exceeds the
+    limit of the sum of deltas, or if a given rho does not imply (epsilon, slack).
     """
 
     kind: ClassVar[str] = "approx"
@@ -387,7 +389,6 @@ class ApproxFilter(Filter):
         return (core.rho, guarantee.stated_delta)
 
     def convert(self, guarantee: Guarantee) -> Approx:
-        r"""Convert a guarantee to its epsilon at ``charge_delta``."""
         return cast("Approx", as_approx(guarantee, self.charge_delta or 0))
 
     def _claim(self, held: tuple[Fraction, ...]) -> Approx:
@@ -400,13 +401,11 @@ class ApproxFilter(Filter):
         return ApproxBound(Fraction(epsilon), most, scope=self.budget.scope)
 
     def format_cost(self, price: Price) -> str:
-        r"""Format the increments of rho and delta for a charge, rounded up."""
         # A dataclass with slots is created twice: super() would refer to the first class.
         cost = Filter.format_cost(self, price)
         return f"{cost} (an epsilon,delta budget is counted as rho and delta)"
 
     def to_json(self) -> dict[str, Any]:
-        r"""The filter as JSON data; :func:`filter_from_json` reads it back."""
         return {
             # A dataclass with slots is created twice: super() would refer to the first class.
             **Filter.to_json(self),
@@ -466,11 +465,12 @@ def filter_from_json(data: Mapping[str, Any]) -> Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtAllTimes:
-    r"""A guarantee that holds at all times: P(S) <= E_Q[e^epsilon; S] + delta.
+    r"""A guarantee that holds at all times: P(S) <= E_Q[e^epsilon 1_S] + delta.
 
-    S is any event of the outputs up to any time. P and Q are the laws of the outputs under two
-    neighbouring datasets. ``epsilon``, the reading of the odometer at that time, may depend on all
-    earlier releases. If epsilon never exceeds a number e, the releases are (e, delta)-DP.
+    P and Q are the laws of all outputs up to a time under two neighbouring datasets, S is any event
+    of these outputs, and 1_S is its indicator. The time may depend on earlier outputs. ``epsilon``,
+    the reading of the odometer at this time, is a random variable. If it never exceeds a number e,
+    the releases are (e, delta)-DP.
     """
 
     epsilon: Fraction
@@ -510,9 +510,10 @@ class Odometer:
         object.__setattr__(self, "slack", rational_in("slack", self.slack, "(0, 1)"))
 
     def read(self, total: Sequence[int]) -> AtAllTimes:
-        r"""The guarantee at a time when the counters are ``total``, rounded up.
+        r"""The guarantee at a time when the counters have the values ``total``, rounded up.
 
-        Raises :class:`InvalidParameter` if the counters exceed the limits of an Approx filter.
+        Raises :class:`InvalidParameter` if the filter has an (epsilon, delta) budget and a counter
+        exceeds its limit.
         """
         opened, held, rest = self.filter, self.filter.held(total), Fraction(0)
         if isinstance(opened, PureFilter):

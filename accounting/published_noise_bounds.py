@@ -2,9 +2,10 @@ r"""Published bounds on integer noise, and the privacy of real Gaussian noise, f
 
 Other libraries calibrate with the published bounds on integer noise; dpcore uses them only for
 comparison, and derives its guarantees from the exact law. Real Gaussian noise is the reference in
-the papers; dpcore never samples it. For sigma/Delta = r its curve is delta(epsilon) =
-Phi(1/2r - epsilon r) - e^epsilon Phi(-1/2r - epsilon r) (Balle and Wang 2018, Theorem 8). This
-delta decreases in r, as larger noise is smaller noise plus independent noise.
+the papers; dpcore never samples it. Let r be the ratio of its standard deviation to the
+sensitivity. Its privacy curve is delta(epsilon) = Phi(1/(2r) - epsilon r) - e^epsilon Phi(-1/(2r) -
+epsilon r), with the standard normal distribution function Phi (Balle and Wang 2018, Theorem 8).
+This delta decreases in r, because larger noise is smaller noise plus independent noise.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ _BITS: Final = 64
 
 
 def skellam_renyi_bound(order: int, variance: RationalLike, sensitivity: int) -> Fraction:
-    r"""The Renyi bound of Agarwal, Kairouz and Liu 2021, Theorem 3.5, for Skellam noise.
+    r"""An upper bound on the Renyi divergence D_alpha of Skellam noise, alpha = ``order``.
 
-    For an integer order alpha, sensitivity d and variance v,
-    D_alpha <= alpha d^2/(2v) + min{((2 alpha - 1) d^2 + 6d)/(4 v^2), 3d/(2v)}
-    (Lemma 3 of Chowdhury and Zhou 2023).
+    For an integer order, sensitivity d and variance v (Agarwal, Kairouz and Liu 2021, Theorem 3.5;
+    Lemma 3 of Chowdhury and Zhou 2023):
+
+        D_alpha <= alpha d^2/(2v) + min{((2 alpha - 1) d^2 + 6d)/(4 v^2), 3d/(2v)}
 
     >>> skellam_renyi_bound(32, 16, 4)
     Fraction(131, 8)
@@ -47,11 +49,12 @@ def skellam_renyi_bound(order: int, variance: RationalLike, sensitivity: int) ->
 
 
 def gaussian_sum_epsilon(count: int, sigma_squared: RationalLike, sensitivity: int) -> Enclosure:
-    r"""The epsilon of Kairouz, Liu and Steinke 2021, Proposition 13, for sums of noise.
+    r"""The epsilon for which a sum of discrete Gaussians is proven (epsilon^2/2)-zCDP.
 
-    A sum of n discrete Gaussians with v = sigma^2 >= 1/4 is (epsilon^2/2)-zCDP at sensitivity d
-    for epsilon = min{sqrt(d^2/(n v) + xi/2), d/sqrt(n v) + xi}, where
-    xi = 10 sum_{k<n} e^(-2 pi^2 v k/(k+1)) (Lemma 4 of Chowdhury and Zhou 2023).
+    For n terms with v = sigma^2 >= 1/4 and the sensitivity d (Kairouz, Liu and Steinke 2021,
+    Proposition 13; Lemma 4 of Chowdhury and Zhou 2023) it is
+
+        min{sqrt(d^2/(n v) + xi/2), d/sqrt(n v) + xi} with xi = 10 sum_{k<n} e^(-2 pi^2 v k/(k+1)).
 
     >>> gaussian_sum_epsilon(16, 1, 4)
     Enclosure([1.0001360525238399, 1.0001360525238400])
@@ -71,7 +74,9 @@ def gaussian_sum_epsilon(count: int, sigma_squared: RationalLike, sensitivity: i
 
 
 def real_gaussian_delta(ratio: RationalLike, epsilon: RationalLike) -> Enclosure:
-    r"""The delta of real Gaussian noise with sigma/Delta = ``ratio``, at ``epsilon`` >= 0.
+    r"""The delta of real Gaussian noise at ``epsilon`` >= 0.
+
+    ``ratio`` is the standard deviation of the noise, divided by the sensitivity.
 
     >>> real_gaussian_delta("0.179412", 10)
     Enclosure([0.78862271275898857, 0.78862271275898858])
@@ -85,7 +90,7 @@ def real_gaussian_delta(ratio: RationalLike, epsilon: RationalLike) -> Enclosure
 
 
 def real_gaussian_ratio(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
-    r"""The least sigma/Delta that gives (epsilon, delta), to about 12 digits, certified.
+    r"""The least ratio sigma/sensitivity of (epsilon, delta)-DP Gaussian noise, to 12 digits.
 
     >>> real_gaussian_ratio(10, "0.25").upper_float
     0.24717...

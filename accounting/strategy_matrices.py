@@ -1,19 +1,21 @@
 r"""Correlated noise: strategy matrices, participation patterns, and sensitivities.
 
-The matrix mechanism adds noise z to C x, where C is the strategy, and releases B (C x + z). Row t
-of x is the sum of round t; the workload is B C, e.g. prefix sums. Every C is lower triangular, so
-inputs may depend on earlier releases. Source: Denisov, McMahan, Rush, Smith and Thakurta, "Improved
-Differential Privacy for SGD via Optimal Private Linear Operators on Adaptive Streams" (2022).
+Row t of a matrix x is the sum of the units' vectors in round t. The matrix mechanism adds noise z
+to C x and releases B (C x + z). Here C is the strategy, B C is the workload, e.g. prefix sums, and
+B is the decoder. Every C is lower triangular, so inputs may depend on earlier releases. Source:
+Denisov, McMahan, Rush, Smith and Thakurta, "Improved Differential Privacy for SGD via Optimal
+Private Linear Operators on Adaptive Streams" (2022).
 
-Let G = C^T C, and let p be a pattern: the set of rounds in which a unit takes part, each time with
-a vector of l2 norm at most 1. The unit changes C x in l2 norm by at most the square root of
-sum_(i,j in p) |G_ij|, and this bound is attained if no G_ij is negative. For non-negative G the
-squared sensitivity of C is therefore the largest sum of G_ij over i and j in a pattern. Dynamic
-programming finds it only if G_ij = 0 for all different rounds i, j of a pattern; in general, branch
-and bound finds it, with bounds from dynamic programming. The lower and the upper bound are proven
-even if the search stops early. Source: Choquette-Choo, McMahan, Rush and Thakurta (2023),
-"Multi-Epoch Matrix Factorization Mechanisms for Private Machine Learning". Proofs:
-docs/proofs/continual.md.
+Let G = C^T C. A pattern is the set of rounds in which one unit takes part, each time with a vector
+of l2 norm at most 1. A unit with the pattern p changes C x in l2 norm by at most the square root of
+the sum of \|G_ij\| over i and j in p. This bound is attained if no G_ij is negative. For such G the
+squared sensitivity of C is therefore the largest sum of G_ij over the rounds i and j of a pattern.
+
+A branch-and-bound search finds this maximum; dynamic programming gives the bounds of the search. It
+gives the maximum itself if G_ij = 0 for all different rounds i, j of a pattern. The returned lower
+and upper bounds are proven even if the search stops early. Source: Choquette-Choo, McMahan, Rush
+and Thakurta (2023), "Multi-Epoch Matrix Factorization Mechanisms for Private Machine Learning".
+Proofs: docs/proofs/continual.md.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ from dpcore.numbers.parameter import (
 from dpcore.spec_syntax import find_name, read_keys, split_name
 
 Products: TypeAlias = tuple[npt.NDArray[Any], Fraction]
-"""(G, u) with C^T C = u G: a matrix of integers of any magnitude, and a rational unit."""
+"""(A, u) with C^T C = u A: a matrix of integers of any magnitude, and a rational unit."""
 
 MOST_ROUNDS: Final = 1 << 16
 r"""The largest number of rounds of a strategy."""
@@ -66,7 +68,7 @@ _ROOM: Final = 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy(ABC):
-    r"""A lower triangular matrix C with ``rounds`` columns: noise is added to C x."""
+    r"""A strategy C of the matrix mechanism: a lower triangular matrix with ``rounds`` columns."""
 
     name: ClassVar[str]
 
@@ -82,7 +84,7 @@ class Strategy(ABC):
 
     @property
     def written(self) -> str:
-        r"""The strategy in the syntax of :func:`read_strategy`."""
+        r"""The strategy as text, in the syntax of :func:`read_strategy`."""
         return self.name
 
     def to_json(self) -> dict[str, Any]:
@@ -90,7 +92,7 @@ class Strategy(ABC):
         return {"strategy": self.written, "rounds": self.rounds}
 
     def first_column(self) -> list[arb] | None:
-        r"""The first column c as arb enclosures, if C_ij = c_(i-j) with c_0 >= c_1 >= ... >= 0.
+        r"""Arb enclosures of the first column c, if C_ij = c_(i-j) with c_0 >= c_1 >= ... >= 0.
 
         Return None if C is not such a Toeplitz matrix, or is not recognised as such a matrix.
         """
@@ -98,11 +100,11 @@ class Strategy(ABC):
 
     @abstractmethod
     def longest(self) -> arb:
-        r"""The largest squared l2 norm of a column, as an arb enclosure."""
+        r"""An arb enclosure of the largest squared l2 norm of a column of C."""
 
     @abstractmethod
     def gram(self) -> Products:
-        r"""The integers G and the unit u with C^T C = u G, exactly."""
+        r"""An integer matrix A and a rational number u with C^T C = u A, exactly."""
 
     def _few(self) -> None:
         if self.rounds > MOST_DENSE:
@@ -115,7 +117,7 @@ class Strategy(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree(Strategy):
-    r"""C x contains the sums of dyadic blocks: the nodes of ``dpcore.continual_sums.TreeSum``."""
+    r"""The tree strategy, where C x contains the sums of x over dyadic blocks of rounds."""
 
     name: ClassVar[str] = "tree"
 
@@ -124,11 +126,11 @@ class Tree(Strategy):
         return True
 
     def longest(self) -> arb:
-        r"""The squared norm of the first column, whose round is in a block of each size."""
+        # The first round is in a block of each size, so the first column is the longest.
         return arb(self.rounds.bit_length())
 
     def gram(self) -> Products:
-        r"""G_ij is the number of blocks that contain both round i and round j; the unit is 1."""
+        # Entry (i, j) is the number of blocks that contain both round i and round j.
         self._few()
         found = np.zeros((self.rounds, self.rounds), dtype=np.int64)
         size = 1
@@ -167,7 +169,6 @@ class Toeplitz(Strategy):
 
     @property
     def written(self) -> str:
-        r"""The strategy with its coefficients."""
         return f"{self.name}:c={' '.join(map(write_rational, self._exact))}"
 
     @property
@@ -175,18 +176,17 @@ class Toeplitz(Strategy):
         return [Fraction(each) for each in self.coefficients]
 
     def first_column(self) -> list[arb] | None:
-        r"""The first column, if the coefficients are nonnegative and non-increasing."""
         given = [*self._exact, Fraction(0)]
         if any(a < b for a, b in pairwise(given)):
             return None
         return [*map(ball, self._exact), *([arb(0)] * (self.rounds - len(given) + 1))]
 
     def longest(self) -> arb:
-        r"""The squared norm of the first column, which contains all coefficients."""
+        # The first column contains all coefficients.
         return sum((ball(each * each) for each in self._exact), arb(0))
 
     def gram(self) -> Products:
-        r"""C^T C over T rounds: entry (i, i + d) is the sum of c_s c_(s+d) over s < T - i - d."""
+        # Entry (i, i + d) is the sum of c_s c_(s+d) over s < rounds - i - d.
         self._few()
         last, given = self.rounds, self._exact
         scale = lcm(*(each.denominator for each in given))
@@ -228,12 +228,10 @@ class Banded(Strategy):
 
     @property
     def integral(self) -> bool:
-        r"""Whether a grid is given, so that all entries are integers."""
         return bool(self.grid)
 
     @property
     def written(self) -> str:
-        r"""The strategy as text; its name is ``square-root`` if no diagonal is omitted."""
         whole = self.bands == self.rounds
         keys = [] if whole else [f"bands={self.bands}"]
         keys += [f"grid={self.grid}"] if self.grid else []
@@ -241,7 +239,7 @@ class Banded(Strategy):
         return f"{name}:{','.join(keys)}" if keys else name
 
     def first_column(self) -> list[arb]:
-        r"""The first column, which is non-increasing: its ratios are (2k + 1)/(2k + 2) < 1."""
+        # The ratios (2k + 1)/(2k + 2) of adjacent coefficients are below 1.
         if self.grid:
             found = [arb(each) for each in column(self.bands, self.grid)]
         else:
@@ -252,11 +250,10 @@ class Banded(Strategy):
         return found + [arb(0)] * (self.rounds - self.bands)
 
     def longest(self) -> arb:
-        r"""The squared norm of the first column."""
         return sum((each * each for each in self.first_column()), arb(0))
 
     def gram(self) -> Products:
-        r"""Always raises :class:`NotDerived`: the non-increasing first column suffices."""
+        # The first column is non-increasing, so the products are not needed.
         raise NotDerived(f"the products of columns of {self.written}", "use first_column()")
 
 
@@ -293,17 +290,14 @@ class Dense(Strategy):
         return all(Fraction(each).denominator == 1 for row in self.rows for each in row)
 
     def to_json(self) -> dict[str, Any]:
-        r"""The strategy and its rows, as JSON."""
         rows = [[write_rational(Fraction(each)) for each in row] for row in self.rows]
         return {"strategy": self.name, "rounds": self.rounds, "rows": rows}
 
     def longest(self) -> arb:
-        r"""The largest squared norm of a column."""
         products, unit = self.gram()
         return ball(unit * int(products.diagonal().max()))
 
     def gram(self) -> Products:
-        r"""The integers G and the unit u with C^T C = u G, from an exact multiplication."""
         self._few()
         exact = [[Fraction(each) for each in row] for row in self.rows]
         scale = lcm(*(each.denominator for row in exact for each in row))
@@ -330,7 +324,7 @@ r"""The names that :func:`read_strategy` accepts, with their keys."""
 def read_strategy(argument: str, text: str, rounds: int) -> Strategy:
     r"""Parse a strategy, e.g. ``tree``, ``square-root``, ``banded:bands=8``, ``toeplitz:c=1 1/2``.
 
-    With a grid, as in ``banded:bands=32,grid=64``, the entries are integers.
+    With a key ``grid``, as in ``banded:bands=32,grid=64``, the entries of C are integers.
     """
     name, rest = split_name(text)
     keys = find_name(argument, text, STRATEGIES, name=name)
@@ -351,10 +345,11 @@ def read_strategy(argument: str, text: str, rounds: int) -> Strategy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Participation:
-    r"""A unit takes part in at most ``most`` rounds, any two of them at least ``apart`` apart.
+    r"""The rounds in which one unit may take part: at most ``most``, with a minimum distance.
 
-    The default is one round. ``Participation(most=6, apart=342)`` is six epochs of 342 rounds each;
-    the order of the units may differ between epochs if each unit waits at least 342 rounds.
+    Any two of these rounds differ by at least ``apart``. The default is a single round.
+    ``Participation(most=6, apart=342)`` is six epochs of 342 rounds each; the order of the units
+    may differ between epochs if each unit waits at least 342 rounds.
     """
 
     most: int = 1
@@ -364,17 +359,18 @@ class Participation:
         make_integers(self, "most", "apart")
 
     def patterns(self, rounds: int) -> int:
-        r"""The largest number of rounds out of ``rounds`` in which one unit can participate."""
+        r"""The largest number of rounds, out of ``rounds``, in which one unit may take part."""
         return min(self.most, -(-rounds // self.apart))
 
 
 def best_pattern(
     products: Integers, participation: Participation, work: int = _WORK
 ) -> tuple[tuple[int, ...], int]:
-    r"""Return a pattern, and an upper bound on the sum of G_ij over i, j in any pattern.
+    r"""Find the pattern with the largest sum of G_ij over its rounds i and j, and an upper bound.
 
-    ``products`` is G, symmetric and >= 0, with sums that fit int64. The pattern attains the bound
-    unless the search was stopped: ``work`` limits the entries of G that are read.
+    ``products`` is G: a symmetric matrix without negative entries, whose sums over a pattern fit
+    int64. The upper bound holds for the sums of all patterns. It equals the sum of the returned
+    pattern unless the search stopped early, after reading ``work`` entries of G.
     """
     return _Search(products, participation, work).run()
 
@@ -495,14 +491,14 @@ class _Search:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SquaredSensitivity:
-    r"""An enclosure ``squared`` of the squared sensitivity, computed by the method ``how``."""
+    r"""An enclosure of the squared sensitivity, and how it was computed, as text."""
 
     squared: Enclosure
     how: str
 
     @property
     def exact(self) -> bool:
-        r"""Whether both bounds are equal up to rounding."""
+        r"""Whether the lower and the upper bound differ only by rounding."""
         return self.how != _SEARCHED
 
 
@@ -514,7 +510,10 @@ _SEARCHED: Final = "from below by one pattern of rounds, from above by a bound o
 
 @lru_cache(maxsize=64)
 def squared_sensitivity(strategy: Strategy, participation: Participation) -> SquaredSensitivity:
-    r"""Enclose the maximum of ||C u||^2 over all patterns and all vectors u_i of norm <= 1."""
+    r"""Enclose the squared sensitivity of C x to one unit, whose vectors have l2 norm at most 1.
+
+    The sensitivity is the largest l2 norm by which a unit with any allowed pattern changes C x.
+    """
     with precision(_BITS):
         if participation.patterns(strategy.rounds) == 1:
             return SquaredSensitivity(squared=Enclosure.of(strategy.longest()), how=_LONGEST)

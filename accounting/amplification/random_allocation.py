@@ -1,7 +1,7 @@
 r"""Random allocation: each unit independently takes part in k of t rounds, chosen at random.
 
 For k = 1 the scheme is also known as balls and bins. It differs from shuffling the dataset, where
-the place of one example depends on the places of the others. Proofs: docs/proofs/subsampling.md.
+the round of one example depends on the rounds of the others. Proofs: docs/proofs/subsampling.md.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ _LISTED_BITS: Final = 12
 class AllocatedSample(ByOrder, DescribedSample):
     r"""One epoch of random allocation, with real-valued Gaussian noise.
 
-    Each unit is in ``picks`` of the ``rounds`` rounds. All choices of rounds are equally likely,
-    independent of all other units, drawn again for each epoch, and secret. For one pick there are
-    upper and lower bounds, for several picks only upper bounds. Epochs compose through their Renyi
-    divergences, and for one pick also through their privacy losses.
+    Each unit takes part in ``picks`` of the ``rounds`` rounds. All sets of rounds are equally
+    likely. The set of a unit is secret, independent of all other units, and drawn again for each
+    epoch. For one pick there are lower and upper bounds, for several picks only upper bounds.
+    Several epochs compose through their Renyi divergences, and for one pick also through their
+    privacy losses.
 
     >>> from accounting.descriptions.description import Description
     >>> from accounting.descriptions.real_noise import Gaussian
@@ -60,11 +61,14 @@ class AllocatedSample(ByOrder, DescribedSample):
 
     @property
     def scheme(self) -> Allocation:
-        r"""The scheme of the description."""
         return cast("Allocation", self.description.scheme)
 
     def most_renyi(self, order: Fraction) -> End:
-        r"""An upper bound on D_alpha, from chords of (alpha - 1) D_alpha between integer orders."""
+        r"""An upper bound on D_alpha, alpha = ``order``, interpolated between integer orders.
+
+        Linear interpolation of (alpha - 1) D_alpha gives an upper bound, because it is convex in
+        alpha.
+        """
         variance, picks = cast("NormalDensity", self.density).variance, self.scheme.picks
         always = picks * order / (2 * variance)
         if order > MOST_ORDER:
@@ -78,12 +82,16 @@ class AllocatedSample(ByOrder, DescribedSample):
 
     @property
     def listed(self) -> bool:
-        r"""Whether two-sided bounds exist: one pick, <= 10^5 rounds, sigma/D in [0.2, 2^20]."""
+        r"""Whether the dominating pairs can be discretised, which gives lower and upper bounds.
+
+        This requires one pick, at most 10^5 rounds, and a standard deviation of the noise between
+        0.2 and 2^20 times the sensitivity.
+        """
         fits = _NARROWEST <= self.density.deviation <= _WIDEST
         return fits and self.scheme.picks == 1 and self.scheme.rounds <= _MOST_LISTED
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The discretised pairs of an epoch.
+        r"""The discretised dominating pairs of one epoch.
 
         Raises :class:`NotDerived` unless :attr:`listed` is true.
         """
@@ -99,14 +107,13 @@ class AllocatedSample(ByOrder, DescribedSample):
         return DominatingPairs(above=laws(above=True), attained=laws(above=False), aligned=True)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Enclose delta: the intersection of all known bounds (see :meth:`enclose_epsilon`)."""
         return self._narrowed("enclose_delta", epsilon, bits)
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""Enclose epsilon: the intersection of all known bounds.
 
-        They come from the unsampled release, from the best Renyi order and, if :attr:`listed`,
-        from the two discretisations.
+        They come from the release without sampling, from the best Renyi order and, if
+        :attr:`listed` is true, from the discretised dominating pairs.
         """
         return self._narrowed("enclose_epsilon", delta, bits)
 

@@ -1,12 +1,15 @@
-r"""Privacy amplification by shuffling: the curve of local reports in a random order.
+r"""Privacy amplification by shuffling: the privacy curve of local reports in a random order.
 
-A report on the value x has the law R_x(y) = b(y) r if y supports x, otherwise b(y), where r is the
-likelihood ratio and b is called the privacy blanket. So each report is drawn from the blanket with
-probability sum_y b(y), whatever the value. Neighbours differ in the value of one of n users. The
-upper bound holds even if the adversary removes the other users' reports that are not drawn from the
-blanket (Balle, Bell, Gascon and Nissim 2019). The lower bound is the curve of neighbours where all
-other users have the same value, a third one if the mechanism has three. Both bounds are mean
-positive parts of sums of n independent variables. Proofs: docs/proofs/local.md.
+Let R_x be the law of a local report on the value x. Then R_x(y) = b(y) r if the report y supports
+x, otherwise R_x(y) = b(y). Here r is the likelihood ratio, and the measure b is called the privacy
+blanket. So each report is drawn from the blanket with probability sum_y b(y), whatever the value.
+
+Neighbours differ in the value of one of n users. The upper bound holds even if the adversary
+removes all reports of other users that are not drawn from the blanket (Balle, Bell, Gascon and
+Nissim 2019). The lower bound is the curve of two neighbours in which all other users have the same
+value. This value differs from both values of the one user if the mechanism has three values. Each
+bound on delta is the mean positive part of a sum of n independent variables, divided by n. Proofs:
+docs/proofs/local.md.
 """
 
 from __future__ import annotations
@@ -87,18 +90,17 @@ class ShuffledCurve(DescribedSample):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        r"""The assumptions that the shuffler and enough users follow the protocol."""
+        r"""The assumptions on the shuffler and on the number of users that follow the protocol."""
         users = self.reports.users
         honest = f"{users} users follow" if users > 1 else "1 user follows"
         return (f"a shuffler hides the order, and {honest} the protocol",)
 
     @property
     def unsampled(self) -> ReportCurve:
-        r"""The curve of one report: shuffling is post-processing of the reports."""
+        r"""The curve of one report without shuffling, which gives upper bounds."""
         return ReportCurve.of(self.reports.report)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The least delta at ``epsilon`` >= 0."""
         exact = at_least_zero("epsilon", epsilon)
         return Enclosure(
             *(
@@ -108,7 +110,6 @@ class ShuffledCurve(DescribedSample):
         )
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The least epsilon at ``delta`` in [0, 1]; at delta = 0 it is that of one report."""
         most = probability("delta", delta)
         loss = self.reports.report.loss
         if most == 0:
@@ -119,14 +120,14 @@ class ShuffledCurve(DescribedSample):
         return Enclosure(lower, upper)
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The range from 0 to D_alpha of one report: shuffling is post-processing of reports."""
+        r"""Enclose D_alpha between 0 and its value for one report without shuffling."""
         return Enclosure(Fraction(0), self.unsampled.enclose_renyi(order, bits).upper)
 
     def _both(self, found: Enclosure) -> Bound:
         return replace(OneRelease._both(self, found), method="contour")
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""A pair whose curve lies above that of one shuffle."""
+        r"""A pair of laws whose privacy curve lies above that of the shuffled reports."""
         return of_table(_above(self.reports))
 
 

@@ -1,15 +1,15 @@
 r"""Privacy amplification by subsampling: a release from a secret random sample.
 
-A unit is in the sample with probability gamma. P and Q are the laws of the release if its sample
-contains the unit and if not, and delta is the curve of this pair. The curve delta' of the sampled
-release satisfies
+Let gamma be the probability that a given unit is in the sample. Let P and Q be the laws of the
+release without sampling under two neighbouring datasets, and delta(epsilon) the privacy curve of
+this pair. The curve delta' of the release from a sample satisfies
 
     delta'(log(1 + gamma (e^epsilon - 1))) = gamma delta(epsilon),  epsilon >= 0,
 
 for Poisson sampling if a unit is added or removed, and for samples of a fixed size if a unit is
-replaced: Balle, Barthe and Gaboardi (2018), Theorems 8 and 9. For other schemes and for
-compositions the pair of output laws itself is needed (``directions``). Every round draws a new,
-secret sample, independently of earlier rounds. Proofs: docs/proofs/subsampling.md.
+replaced (Balle, Barthe and Gaboardi 2018, Theorems 8 and 9). Other schemes and compositions need
+the pair of output laws itself (:attr:`SampledRelease.directions`). Every round draws a new, secret
+sample, independently of earlier rounds. Proofs: docs/proofs/subsampling.md.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ MOST_MEMBERS: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DescribedSample(OneRelease):
-    r"""A release from a random sample; there is one subclass for each kind of sampling scheme."""
+    r"""A release from a random sample. Each type of sampling scheme has its own subclass."""
 
     description: Description
 
@@ -90,18 +90,18 @@ class DescribedSample(OneRelease):
 
     @property
     def curve(self) -> Curve:
-        r"""The curve without sampling, for one unit and the relation of the sensitivity."""
+        r"""The privacy curve without sampling, for one unit and the relation of the sensitivity."""
         description = self.description
         return curve_of(replace(description, scheme=EVERYONE, relation=description.added, group=1))
 
     @property
     def unsampled(self) -> OneRelease:
-        r"""The release without sampling, whose loss is an upper bound."""
+        r"""The release without sampling, whose guarantee also holds with sampling."""
         return curve_of(self.description.unsampled)
 
     @property
     def density(self) -> Density:
-        r"""The density of the real-valued noise, in units of the sensitivity."""
+        r"""The density of the real-valued noise if the sensitivity is the unit of length."""
         return cast("RealCurve", self.curve).density
 
     @property
@@ -114,10 +114,11 @@ class DescribedSample(OneRelease):
         return self.curve.assumptions
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""The zCDP parameter without sampling, or from the largest loss if that is smaller.
+        r"""An upper bound on the zCDP parameter rho, without sampling or from the largest loss.
 
-        Sampling never costs more, as D_alpha is jointly quasi-convex (van Erven and Harremoes 2014,
-        Theorem 13). Raises :class:`NotDerived` if neither is known.
+        The smaller of the two is returned. Sampling never increases rho, because D_alpha is jointly
+        quasi-convex (van Erven and Harremoes 2014, Theorem 13). Raises :class:`NotDerived` if
+        neither bound is known.
         """
         try:
             whole = self.unsampled.zcdp(relative)
@@ -133,9 +134,9 @@ class DescribedSample(OneRelease):
 
 
 class SampledRelease(DescribedSample):
-    r"""A sampled release whose dominating pairs are known; each subclass defines them.
+    r"""A sampled release whose dominating pairs are known and are defined in each subclass.
 
-    The curve of a single round is computed from these pairs, if the noise is real-valued.
+    If the noise is real-valued, the privacy curve of one round is computed from these pairs.
     """
 
     __slots__ = ()
@@ -143,24 +144,26 @@ class SampledRelease(DescribedSample):
     @property
     @abstractmethod
     def directions(self) -> tuple[Tables, ...]:
-        r"""For each order of the two datasets, the (probability, pair) of each kind of round.
+        r"""A tuple with one item for each order (D, D') and (D', D) of two neighbouring datasets.
 
-        The order of the datasets is the same in all rounds, so a composition costs at most the
-        maximum over the two orders.
+        A round may be a mixture of several cases. Each item lists the probability of every case and
+        the pair of output laws that dominates it. The order of the datasets is the same in all
+        rounds, so the delta of a composition is at most the maximum over the two orders. There is
+        one item if a single pair dominates both orders.
         """
 
     @property
     def attained(self) -> bool:
-        r"""Whether some neighbouring datasets attain these pairs in every round."""
+        r"""Whether some neighbours have the output laws of :attr:`directions` in every round."""
         return True
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The discretised pairs of each direction."""
+        r"""The discretised pairs of :attr:`directions`."""
         found = DominatingPairs.tabled(*self.directions)
         return found if self.attained else replace(found, attained=(), aligned=False)
 
     def at(self, epsilon: arb) -> arb:
-        r"""The delta at ``epsilon`` >= 0: the largest one over all directions."""
+        r"""The delta at ``epsilon`` >= 0: the maximum over both orders of the datasets."""
         found = [
             sum((ball(chance) * pair.curve(epsilon) for chance, pair in kinds), arb(0))
             for kinds in cast("tuple[Kinds, ...]", self.directions)
@@ -168,7 +171,6 @@ class SampledRelease(DescribedSample):
         return reduce(arb.max, found)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Enclose the delta at ``epsilon`` >= 0: the largest one over all directions."""
         exact = at_least_zero("epsilon", epsilon)
         if not cast("RealCurve", self.curve).in_floats:
             return Enclosure(Fraction(0), self.unsampled.enclose_delta(exact, bits).upper)
@@ -176,7 +178,6 @@ class SampledRelease(DescribedSample):
         return within(found, Fraction(0), Fraction(1))
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Enclose the epsilon at ``delta`` in [0, 1]: the largest one over all directions."""
         most = probability("delta", delta)
         if most == 1:
             return Enclosure.exactly(0)
@@ -187,10 +188,10 @@ class SampledRelease(DescribedSample):
         return inverse(self.at, most, bits)
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Enclose the largest D_alpha, alpha = ``order`` > 1, over all directions.
+        r"""Enclose the maximum of D_alpha, alpha = ``order`` > 1, over both orders of the datasets.
 
-        The relative width is about 1e-6. Raises :class:`NotDerived` if no neighbouring datasets are
-        known to attain these pairs; epsilon and delta are always available.
+        The relative width is about 1e-6. Raises :class:`NotDerived` unless :attr:`attained` is
+        true; epsilon and delta are always available.
         """
         exact = order_above_one(order)
         if not self.attained:
@@ -203,7 +204,7 @@ class SampledRelease(DescribedSample):
 
 
 class AmplifiedSample(SampledRelease):
-    r"""A sample whose curve is that of the unsampled release at a transformed epsilon."""
+    r"""A sampled release whose privacy curve follows from that of the unsampled release."""
 
     __slots__ = ()
 
@@ -241,7 +242,6 @@ class AmplifiedSample(SampledRelease):
 
     @property
     def default_bits(self) -> int:
-        r"""The default precision in bits, that of the curve without sampling."""
         return self.curve.default_bits
 
     def _finer(self, bits: int) -> int:
@@ -256,7 +256,6 @@ class PoissonSample(AmplifiedSample):
 
     @property
     def directions(self) -> tuple[Tables, ...]:
-        r"""Both directions: the unit is in the first dataset, or in the second."""
         rate, curve = self.rate, self.curve
         if isinstance(curve, RealCurve):
             return both_ways(curve.pair(rate))
@@ -270,10 +269,11 @@ class PoissonSample(AmplifiedSample):
 
     @property
     def attained(self) -> bool:
-        r"""Whether some neighbouring datasets attain these pairs in every round.
+        r"""Whether some neighbouring datasets have exactly the output laws of :attr:`directions`.
 
-        False for a :class:`RevealingPair`, or if the worst shift is not unique or changes several
-        coordinates: the pairs are then samples of one pair that dominates all shifts.
+        False for a :class:`RevealingPair`, and if the unsampled release has several worst shifts or
+        one that changes several coordinates. The sampled pair then comes from one pair that
+        dominates all shifts.
         """
         curve = self.curve
         if isinstance(curve, RealCurve):
@@ -284,7 +284,11 @@ class PoissonSample(AmplifiedSample):
         return False
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The pairs of each direction; shifts of a single coordinate give the lower bounds."""
+        r"""The pairs of :attr:`directions` for upper bounds, and attained pairs for lower bounds.
+
+        Unless :attr:`attained` is true, the pairs for lower bounds are those of single-coordinate
+        shifts.
+        """
         found = SampledRelease.dominating_pairs(self)
         if self.attained:
             return found
@@ -307,33 +311,31 @@ class PoissonSample(AmplifiedSample):
 class FixedSizeSample(AmplifiedSample):
     r"""A sample of fixed size, drawn without replacement; neighbours differ in one replaced unit.
 
-    A pair with this curve exists, but neighbours need not attain it. So no Renyi divergence is
-    proven, and the upper and lower bounds on compositions differ.
+    One pair of laws has this privacy curve, but neighbouring datasets need not have these output
+    laws. So no Renyi divergence is proven, and the upper and lower bounds on compositions differ.
     """
 
     __slots__ = ()
 
     @property
     def directions(self) -> tuple[Tables, ...]:
-        r"""One direction: a pair that dominates both orders of the datasets."""
         return (((Fraction(1), self.pair()),),)
 
     @property
     def attained(self) -> bool:
-        r"""False: neighbours need not attain the pair."""
         return False
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The dominating pair for upper bounds; for lower bounds the pairs of a Poisson sample.
+        r"""The dominating pair for upper bounds, and pairs of a Poisson sample for lower bounds.
 
-        A query to which only one unit contributes has the pairs of a Poisson sample.
+        A query to which only one unit contributes attains the latter.
         """
         poisson = replace(self.description, scheme=Poisson(rate=self.rate), relation=_ADDED)
         reached = PoissonSample(description=poisson).dominating_pairs().attained
         return replace(of_table(self.pair()), attained=reached)
 
     def pair(self) -> ConnectTheDotsPair:
-        r"""A pair that dominates every pair of one round and can be composed."""
+        r"""A pair that dominates one round for both orders of the datasets, so that it composes."""
         curve, rate = self.curve, self.rate
         if isinstance(curve, RealCurve):
             base = above_table(curve.pair(), _DOTS)
@@ -349,7 +351,7 @@ class FixedSizeSample(AmplifiedSample):
 class ReplacedSample(SampledRelease):
     r"""Poisson sampling with real-valued noise, where neighbours differ in one replaced unit.
 
-    In the worst case the replacement has the opposite effect on the query.
+    In the worst case the old and the new unit change the query in opposite directions.
     """
 
     __slots__ = ()
@@ -361,7 +363,7 @@ class ReplacedSample(SampledRelease):
 
     @property
     def directions(self) -> tuple[Tables, ...]:
-        r"""One direction: swapping the datasets mirrors the pair."""
+        # Swapping the datasets mirrors the pair.
         return (((Fraction(1), RealPair.replaced(self.density, self.rate)),),)
 
 
@@ -369,9 +371,9 @@ class ReplacedSample(SampledRelease):
 class MixedSample(SampledRelease):
     r"""Gaussian noise with a random shift: j times the sensitivity with probability w_j.
 
-    The w_j are either the weights of :class:`Shifts`, or the probabilities that j units of an added
-    or removed group are in a Poisson sample. In the worst case all units of the group change the
-    query in the same direction; the curve is exact for this case.
+    With the scheme :class:`Shifts` the w_j are its weights. With Poisson sampling a group of units
+    is added or removed, and w_j is the probability that j of them are in the sample. The worst
+    case, in which all of them change the query in the same direction, has exactly this curve.
 
     Raises :class:`InvalidParameter` if the noise is outside the range of floats, or if the group
     has more than 64 units.
@@ -379,7 +381,6 @@ class MixedSample(SampledRelease):
 
     @property
     def theorem(self) -> str:  # type: ignore[override]  # depends on the scheme
-        r"""The theorem that applies to the scheme."""
         if isinstance(self.description.scheme, Shifts):
             return "the likelihood ratio of shifted to unshifted noise is increasing"
         return (
@@ -395,7 +396,7 @@ class MixedSample(SampledRelease):
 
     @property
     def chances(self) -> tuple[Fraction, ...]:
-        r"""The probability of each shift."""
+        r"""The probability w_j of each shift, j = 0, 1, ..."""
         scheme, k = self.description.scheme, self.description.group
         if isinstance(scheme, Shifts):
             return tuple(Fraction(weight) for weight in scheme.weights)
@@ -404,12 +405,11 @@ class MixedSample(SampledRelease):
 
     @property
     def directions(self) -> tuple[Tables, ...]:
-        r"""The randomly shifted noise against the unshifted noise, and the reverse."""
         return both_ways(RealPair.moved(self.density, self.chances))
 
 
 def curve_of(description: Description) -> Curve:
-    r"""The curve of a description without sampling."""
+    r"""The privacy curve of ``description``, whose sampling scheme is ignored."""
     noise: Any = description.noise
     kind = RealCurve if isinstance(noise, RealNoise) else PrivacyCurve
     return kind(noise=noise, sensitivity=description.moved, scope=description.scope)
@@ -418,7 +418,7 @@ def curve_of(description: Description) -> Curve:
 def both_ways(
     *pairs: RealPair, chances: tuple[Fraction, ...] = (Fraction(1),)
 ) -> tuple[Kinds, ...]:
-    r"""Both directions of rounds with these pairs: the pairs, and the swapped pairs."""
+    r"""The ``pairs`` with their probabilities ``chances``, and the same for the swapped pairs."""
     swaps = tuple(pair.swapped() for pair in pairs)
     return tuple(tuple(zip(chances, each, strict=True)) for each in (pairs, swaps))
 
@@ -431,11 +431,11 @@ class TruncatedSample(SampledRelease):
     r"""A Poisson sample truncated to ``most`` units: all subsets of that size are equally likely.
 
     ``examples`` is the size of the larger dataset if a unit is added or removed, and of both
-    datasets if a unit is replaced. Consider one unit. If the other sampled units do not fill the
-    batch, the round is a Poisson sample. If they do, the unit displaces a random one of them with a
-    known probability, and changes the sum by up to twice the sensitivity. A round that also reveals
-    which case holds dominates every round and gives the upper bound; the lower bound is for
-    neighbours whose other units contribute 0.
+    datasets if a unit is replaced. Consider one unit. If fewer than ``most`` other units are
+    sampled, the unit is in the batch whenever it is sampled, as in a Poisson sample. Otherwise it
+    displaces a random one of them with a known probability, and changes the sum by up to twice the
+    sensitivity. The upper bound is for a release that also reveals which of the two cases holds.
+    The lower bound is for neighbours whose other units all contribute 0.
 
     >>> from accounting.descriptions.description import Description
     >>> from accounting.descriptions.real_noise import Gaussian
@@ -454,17 +454,20 @@ class TruncatedSample(SampledRelease):
 
     @property
     def scheme(self) -> TruncatedPoisson:
-        r"""The scheme of the description."""
         return cast("TruncatedPoisson", self.description.scheme)
 
     @property
     def filled(self) -> Enclosure:
-        r"""The probability that the other sampled units fill a batch."""
+        r"""The probability that at least ``most`` of the other units are sampled."""
         return self._more_than(self.scheme.most - 1, self.scheme.examples - 1)
 
     @property
     def kept(self) -> Enclosure:
-        r"""The probability that a unit is in a batch: rate E[min(1, most/sampled) | sampled]."""
+        r"""The probability that a unit is in the batch after truncation.
+
+        It is rate E[min(1, most/K)], where K is the number of sampled units, given that the unit is
+        sampled.
+        """
         most, examples = self.scheme.most, self.scheme.examples
         filled, cut = self.filled, self._more_than(most, examples)
         low, high = (
@@ -475,18 +478,19 @@ class TruncatedSample(SampledRelease):
 
     @property
     def least(self) -> PoissonSample | ReplacedSample:
-        r"""The release for neighbours whose other units contribute 0, which gives a lower bound."""
+        r"""The Poisson sample that gives lower bounds: other units contribute 0 to the query."""
         kind = ReplacedSample if self.description.replaced else PoissonSample
         scheme = Poisson(rate=self.kept.lower)
         return kind(description=replace(self.description, scheme=scheme))
 
     def parts(self) -> tuple[tuple[Fraction, Fraction, int], ...]:
-        r"""The (probability, rate, factor) of each kind of round.
+        r"""The cases of one round, as triples (probability of the case, rate, factor).
 
-        The unit is in the batch with probability ``rate`` and changes the sum by up to ``factor``
-        times the sensitivity. In the first kind the other units do not fill the batch, in the
-        second they do. The third kind is worse than both, and covers the uncertainty about their
-        probabilities, which is the width of :attr:`filled`.
+        In each case the unit is in the batch with probability ``rate``, and changes the sum by up
+        to ``factor`` times the sensitivity. In the first case the other sampled units leave room in
+        the batch, in the second they fill it. The probabilities are known only up to the width of
+        :attr:`filled`, so a third case has this width as its probability. It is worse than both
+        other cases.
         """
         filled, rate = self.filled, self.rate
         found = (
@@ -500,7 +504,6 @@ class TruncatedSample(SampledRelease):
 
     @property
     def directions(self) -> tuple[Kinds, ...]:
-        r"""The pairs of all :meth:`parts`, in one direction if a unit is replaced, else in two."""
         replaced, curve = self.description.replaced, cast("RealCurve", self.curve)
         make = RealPair.replaced if replaced else RealPair.sampled
         chances, pairs = [], []
@@ -512,7 +515,7 @@ class TruncatedSample(SampledRelease):
         return found[:1] if replaced else found
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""Upper bounds from the kinds of rounds, lower bounds from :attr:`least`."""
+        r"""The pairs of :attr:`directions` as upper bounds, of :attr:`least` as lower bounds."""
         least = self.least.dominating_pairs()
         if self.directions == self.least.directions:
             return least
@@ -520,7 +523,6 @@ class TruncatedSample(SampledRelease):
         return replace(found, attained=least.attained, aligned=False)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Enclose delta: from below with :attr:`least`, from above with the mixture of parts."""
         low = self.least.enclose_delta(epsilon, bits)
         return Enclosure(low.lower, SampledRelease.enclose_delta(self, epsilon, bits).upper)
 

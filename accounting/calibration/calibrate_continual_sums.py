@@ -39,9 +39,10 @@ _SCOPE: Final = Scope()
 class CalibratedSum:
     r"""A mechanism for running sums with calibrated noise; ``setting.start()`` runs it.
 
-    ``mean`` and ``largest`` enclose the mean and the maximum of the squared error E[(value -
-    sum)^2] over the totals after 1, ..., horizon items. ``behind`` is the largest number of items
-    that a total does not contain yet; the error does not include these items.
+    The mechanism releases a noisy sum after each item, for ``horizon`` items. ``mean`` and
+    ``largest`` enclose the mean and the maximum of the squared errors E[(released value - sum)^2]
+    over these sums. A released sum may omit the latest items. ``behind`` is the largest number of
+    omitted items; the errors do not include them.
     """
 
     setting: ContinualSum
@@ -51,7 +52,7 @@ class CalibratedSum:
     behind: int
 
     def to_json(self) -> dict[str, Any]:
-        r"""The result as JSON; each error is a lower and an upper bound, rounded outwards."""
+        r"""The result as JSON. Each error is a lower and an upper bound, rounded outwards."""
         setting, found = self.setting, self.calibration
         grid = {"grid": setting.grid} if isinstance(setting, SquareRootSum) else {}
         return {
@@ -87,9 +88,9 @@ def calibrate_sum(
 ) -> CalibratedSum:
     r"""Calibrate the mechanism named ``mechanism`` to (epsilon, delta), with the least noise.
 
-    The noise is discrete Laplace if delta = 0, otherwise discrete Laplace or discrete Gaussian,
-    whichever has the smaller mean squared error. ``items`` are the arguments ``low``, ``high`` and
-    ``unit`` of the mechanism.
+    The noise is discrete Laplace if delta = 0. Otherwise it is discrete Laplace or discrete
+    Gaussian, whichever has the smaller mean squared error. ``items`` are the arguments ``low``,
+    ``high`` and ``unit`` of the mechanism.
     """
     kind = find_name("mechanism", mechanism, MECHANISMS)
     integer("horizon", horizon, at_least=1, at_most=MOST_COMPARED)
@@ -110,7 +111,7 @@ def calibrate_sum(
 def compare_sums(
     *, horizon: int, epsilon: RationalLike, delta: RationalLike = 0, **items: Any
 ) -> Iterator[CalibratedSum]:
-    r"""Calibrate each mechanism to (epsilon, delta); ``items`` are low, high, unit and scope."""
+    r"""Apply :func:`calibrate_sum` to each mechanism for running sums, with the same arguments."""
     for name in MECHANISMS:
         yield calibrate_sum(name, horizon=horizon, epsilon=epsilon, delta=delta, **items)
 

@@ -1,9 +1,10 @@
 r"""Calibration: the least noise, the most rounds or the largest sampling rate for a guarantee.
 
-One parameter of a plan is unknown. Floats propose its value, and certified bounds prove that the
-guarantee holds at the returned value. The next riskier value is evaluated too: :attr:`Edge.proven`
-states whether the guarantee is proven to fail there, which needs a lower bound. It then fails at
-every riskier value, if the parameter is
+The search is over one parameter of a list of releases. A search in floating point proposes its
+value, and certified bounds prove that the guarantee holds at the returned value. The adjacent value
+with less privacy is evaluated too: :attr:`Edge.proven` states whether the guarantee is proven to
+fail there, which needs a lower bound. If so, the guarantee fails at every value with still less
+privacy, provided that the parameter is
 
 - the number of rounds or the sampling rate,
 - the variance of Skellam, Poisson or binomial noise,
@@ -64,21 +65,22 @@ _FREE: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseFamily:
-    r"""A noise law with fixed parameters ``fixed`` and one free parameter ``free``."""
+    r"""A noise law with one free parameter ``free``; the others have the values in ``fixed``."""
 
     law: str
     free: str
     fixed: tuple[tuple[str, str], ...]
 
     def at(self, value: Fraction) -> Noise | RealNoise:
-        r"""The noise with this value of the free parameter."""
+        r"""The noise law whose free parameter has this ``value``."""
         data = {"law": self.law, self.free: str(value), **dict(self.fixed)}
         return noise_from_json(data, REAL_LAWS)
 
     def unknown(self, *, fine: bool, unit: int) -> Unknown:
-        r"""The free parameter as an unknown, in relative steps of 1/1000, or 1/10^6 if ``fine``.
+        r"""The free parameter and the values that a search tries.
 
-        An integer parameter is a multiple of ``unit``.
+        Adjacent values differ by 1/1000, or by 1/10^6 if ``fine``, in relative terms. An integer
+        parameter is a multiple of ``unit``.
         """
         power = 2 if self.free in ("scale", "sigma") else 1
         name = f"{self.free} of {self.law} noise"
@@ -90,7 +92,7 @@ class NoiseFamily:
 
 
 def read_noise_family(text: str) -> NoiseFamily:
-    r"""Parse the name of a law and the values of its fixed parameters."""
+    r"""Parse the name of a law and the values of all parameters except the one to calibrate."""
     if not isinstance(text, str):
         raise InvalidParameter("noise", text, "must be the name of a law, e.g. discrete-gaussian")
     law, rest = split_name(text)
@@ -120,11 +122,10 @@ class _Plan:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        r"""The sensitivity of the query."""
         return Sensitivity.of(self.release.sensitivity)
 
     def composed(self, noise: Noise | RealNoise) -> Composition:
-        r"""The composition of all rounds, with the noise of only the honest users."""
+        # Only the noise of the honest users counts.
         one = replace(self.release, noise=_honest_part(noise, self.honest_fraction))
         return compose((one, self.rounds))
 
@@ -133,10 +134,10 @@ class _Plan:
 class Calibration(_Plan):
     r"""The result of :func:`calibrate`: the least noise found, and the next smaller one.
 
-    ``noise`` satisfies (epsilon, delta) over ``rounds``; ``step_less`` is the next smaller noise,
-    or None if there is none. ``found`` and ``found_less`` are the bounds on delta(epsilon) with
-    ``noise`` and with ``step_less``, or on epsilon(0) if delta = 0. ``least`` is True if
-    ``step_less`` is proven to fail or does not exist.
+    The composition of ``rounds`` releases with ``noise`` satisfies (epsilon, delta). ``found`` is
+    the proven bound on its delta(epsilon), or on its epsilon(0) if delta = 0. ``step_less`` is the
+    next smaller noise, and ``found_less`` is the same bound for this noise; both are None if there
+    is no smaller noise. ``least`` is True if ``step_less`` is None or is proven to fail.
     """
 
     epsilon: Fraction
@@ -150,7 +151,7 @@ class Calibration(_Plan):
 
     @property
     def step_less(self) -> Noise | RealNoise | None:
-        r"""The noise one step smaller, or None if there is no smaller noise."""
+        r"""The next smaller noise that the search may try, or None if there is none."""
         return None if self.edge.beyond is None else self.law.at(self.edge.beyond)
 
     @property
@@ -160,20 +161,20 @@ class Calibration(_Plan):
 
     @property
     def found_less(self) -> Bound | None:
-        r"""The same bound with ``step_less``; None if there is no smaller noise."""
+        r"""The bound :attr:`found`, but for the noise :attr:`step_less`, or None without one."""
         return self.edge.found_beyond
 
     @property
     def least(self) -> bool:
-        r"""Whether the next smaller noise is proven to violate the guarantee, or does not exist."""
+        r"""Whether the next smaller noise is proven to violate (epsilon, delta), or is None."""
         return self.edge.proven
 
     def total(self) -> Composition:
-        r"""The composition of all rounds, with the noise of only the honest users."""
+        r"""The composition of all rounds, in which only the noise of honest users counts."""
         return self.composed(self.noise)
 
     def epsilon_at_delta(self) -> Bound:
-        r"""Bound the epsilon at ``delta``; it is at most the target, as ``found`` proves.
+        r"""Bound the epsilon of all rounds at ``delta``. The upper bound is at most the target.
 
         >>> calibrate(noise="discrete-laplace", epsilon=2).epsilon_at_delta().upper
         Fraction(2, 1)
@@ -236,17 +237,17 @@ def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
     r"""Find the least noise of a law that satisfies (epsilon, delta) over ``rounds`` releases.
 
     ``noise`` is the name of a law and the values of its other parameters, e.g.
-    ``"discrete-gaussian"``, ``"polya-difference:shape=0.9"`` or ``"binomial:probability=1/2"``.
-    ``honest_fraction`` = h/n enlarges the noise of a distributed protocol, so that the shares of h
-    of n users suffice. A real parameter is at most 0.12% above the least one, if the next smaller
-    value is proven to fail (``least``).
+    ``"discrete-gaussian"``, ``"polya-difference:shape=0.9"`` or ``"binomial:probability=1/2"``. In
+    a distributed protocol each of n users adds a share of the noise. With ``honest_fraction`` = h/n
+    the shares of h users suffice for the guarantee.
+
+    A real parameter is at most 0.12% above the least one, if the next smaller value is proven to
+    fail (:attr:`Calibration.least`). With sampling, and for real-valued noise (``"gaussian"``,
+    ``"laplace"``), adjacent values differ by one millionth, in relative terms.
 
     ``rate`` < 1 is the rate of Poisson sampling, and ``scheme`` is any other sampling scheme.
     ``scheme``, ``sensitivity``, ``relation`` and ``group`` are those of a :class:`Description`.
-    With sampling, and for real-valued noise (``"gaussian"``, ``"laplace"``), the relative step is
-    one millionth.
-
-    ``watch`` is called with the number of values tried so far.
+    ``watch`` is called after each value, with the number of values tried so far.
 
     >>> calibrate(noise="discrete-laplace", epsilon=2, rounds=50).noise
     DiscreteLaplace(scale=25)
@@ -298,7 +299,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
 
 
 def most_rounds(release: OneRelease, *, epsilon: RationalLike, delta: RationalLike) -> Edge:
-    r"""Find the largest number of rounds at which ``release`` provably is (epsilon, delta)-DP."""
+    r"""Find the most rounds of ``release`` whose composition is proven (epsilon, delta)-DP."""
     at, limit = _targets(epsilon, delta, pure=True)
     rounds = Unknown(name="number of rounds", power=-1, unit=1, least=1, most=1 << 40)
 
@@ -316,7 +317,7 @@ def largest_rate(
     delta: RationalLike,
     sensitivity: Sensitivity | int = 1,
 ) -> Edge:
-    r"""Find the largest Poisson rate at which the rounds provably satisfy (epsilon, delta)."""
+    r"""Find the largest Poisson rate at which the composition is proven (epsilon, delta)-DP."""
     at, limit = _targets(epsilon, delta, pure=True)
     times = integer("rounds", rounds, at_least=1)
     rate = Unknown(name="sampling rate", power=-2, least=_REACH[0], most=1, closed=True)
@@ -337,9 +338,10 @@ def noise_multiplier(
     delta: RationalLike,
     watch: Callable[[int], None] | None = None,
 ) -> Edge:
-    r"""Find the least noise multiplier at which a run provably satisfies (epsilon, delta).
+    r"""Find the least noise multiplier at which a training run is proven to be (epsilon, delta)-DP.
 
-    The search starts at the noise multiplier of ``run``. The relative step is 1/10,000.
+    The search starts at the noise multiplier of ``run``. Adjacent values differ by 1/10,000, in
+    relative terms.
     """
     at, limit = _targets(epsilon, delta)
 
@@ -352,9 +354,10 @@ def noise_multiplier(
 
 
 def least_sigma(mechanism: MatrixMechanism, *, epsilon: RationalLike, delta: RationalLike) -> Edge:
-    r"""Find the least sigma at which a matrix mechanism provably satisfies (epsilon, delta).
+    r"""Find the least sigma at which a matrix mechanism is proven to be (epsilon, delta)-DP.
 
-    The noise of ``mechanism`` is ignored. The relative step is 1/10,000.
+    The noise of ``mechanism`` is replaced by Gaussian noise. Adjacent values of sigma differ by
+    1/10,000, in relative terms.
     """
     at, limit = _targets(epsilon, delta)
 

@@ -1,10 +1,11 @@
 r"""Search for the value of one parameter at which a guarantee (epsilon, delta) is just met.
 
-The parameter may be the size of the noise, a number of rounds or a sampling rate: an
-:class:`Unknown` defines the values to try and the side on which the guarantee holds. Floats propose
-values from the curve of real Gaussian noise (:func:`log_mu`), since sums of many losses are nearly
-Gaussian. Certified bounds prove that the guarantee holds at the returned value, and the next
-riskier value is evaluated too. Proofs: docs/proofs/composition.md.
+The parameter may be the size of the noise, a number of rounds or a sampling rate. A value is called
+riskier than another one if it gives less privacy. An :class:`Unknown` defines the values to try,
+and whether larger values are safer or riskier. Floats propose values from the curve of real
+Gaussian noise (:func:`log_mu`), because sums of many privacy losses are nearly Gaussian. Certified
+bounds prove that the guarantee holds at the returned value, and the next riskier value is evaluated
+too. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -38,13 +39,14 @@ _HALVINGS: Final = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    r"""The parameter for which :func:`search` solves, and the values that the search tries.
+    r"""The parameter that :func:`search` determines, and the values that the search tries.
 
-    The effective variance grows like the power ``power`` of the value, so the guarantee holds for
-    large values if ``power`` > 0 (noise), and for small values if ``power`` < 0 (rounds, rates).
-    Values lie in [``least``, ``most``]. They are multiples of ``unit``; if ``unit`` is 0, they are
-    decimals with ``digits`` significant digits, and adjacent values differ by the relative
-    ``step``. ``closed`` means that the riskiest end of the range is the last possible value.
+    The noise variance, relative to the squared sensitivity of all rounds, grows like
+    value^``power``. So larger values are safer if ``power`` > 0 (noise), and riskier if ``power`` <
+    0 (rounds, rates). Values lie in [``least``, ``most``] and are multiples of ``unit``. If
+    ``unit`` is 0, they are decimals with ``digits`` significant digits, and adjacent values differ
+    by the relative ``step``. If ``closed`` is True, no value beyond the riskiest end of the range
+    exists, as for a rate of 1.
     """
 
     name: str
@@ -63,16 +65,16 @@ class Unknown:
 
     @property
     def safest(self) -> Fraction | int:
-        r"""The end of the range of values that is most likely to meet the guarantee."""
+        r"""The end of the range of values that gives the most privacy."""
         return self.most if self.power > 0 else self.least
 
     @property
     def riskiest(self) -> Fraction | int:
-        r"""The end of the range of values that is least likely to meet the guarantee."""
+        r"""The end of the range of values that gives the least privacy."""
         return self.least if self.power > 0 else self.most
 
     def riskier(self, value: Fraction) -> Fraction | None:
-        r"""The next riskier value, clipped to a closed range; None at the riskiest end."""
+        r"""The next riskier value, or None at the riskiest end of a closed range."""
         if self.closed and value == self.riskiest:
             return None
         beyond = value - self.sign * self.unit if self.unit else value * (1 - self.sign * self.step)
@@ -81,14 +83,14 @@ class Unknown:
         return beyond
 
     def height(self, value: Fraction) -> float:
-        r"""The log of the value, signed so that larger is safer."""
+        r"""The logarithm of the value, with the sign that makes larger heights safer."""
         return self.sign * log(value)
 
     def inside(self, height: float, broken: Fraction | None, kept: Fraction | None) -> Fraction:
-        r"""The value at this height, or the next safer one, clipped to the range.
+        r"""The value with this :meth:`height`, or the next safer one that the search may try.
 
-        It is also clipped to the values between ``broken``, which is not proven to meet the
-        guarantee, and ``kept``, which meets it.
+        If the result would not lie between ``broken``, a value not proven to meet the guarantee,
+        and ``kept``, a value that meets it, it is moved next to the nearer of them.
         """
         value = self._at(height)
         if kept is not None and not self._safer(kept, value):
@@ -117,9 +119,9 @@ class Unknown:
 class Edge:
     r"""A value that meets the guarantee, and the next riskier value, which need not meet it.
 
-    ``found`` is the bound on delta(epsilon) at ``value``, or on epsilon(0) if delta is 0, and is at
-    most ``limit``. ``beyond`` is the next riskier value, and ``found_beyond`` the bound there; both
-    are None if no such value exists.
+    ``found`` is the bound at ``value``: on delta(epsilon), or on epsilon(0) if delta is 0. Its
+    upper end is at most ``limit``. ``beyond`` is the next riskier value, and ``found_beyond`` is
+    the bound there; both are None if no such value exists.
     """
 
     value: Fraction
@@ -135,15 +137,17 @@ class Edge:
 
     @property
     def proven(self) -> bool:
-        r"""Whether the next value is proven to violate the guarantee, or does not exist."""
+        r"""Whether the next riskier value is proven to violate the guarantee, or does not exist."""
         if self.found_beyond is None:
             return True
         return self.found_beyond.lower is not None and self.found_beyond.lower > self.limit
 
     def to_json(self, *, beyond: str, proven: str, pure: bool = False) -> dict[str, Any]:
-        r"""Both values as JSON; ``beyond`` and ``proven`` are the keys of these two properties.
+        r"""The value and the next riskier one as JSON.
 
-        The bounds are on epsilon(0) if ``pure``, that is, if delta is 0.
+        The arguments ``beyond`` and ``proven`` are the JSON keys of the properties with these
+        names. If ``pure``, delta is 0 and the bounds are on epsilon(0); otherwise they are on
+        delta(epsilon).
         """
         more, quantity = None, "epsilon_at_zero" if pure else "delta_at_target"
         if self.beyond is not None and self.found_beyond is not None:
@@ -159,9 +163,10 @@ class Edge:
 def decide(
     total: Composition, epsilon: Fraction, delta: Fraction, digits: tuple[int, ...]
 ) -> Bound:
-    r"""The bound on delta(``epsilon``) of ``total``, or on epsilon(0) if ``delta`` is 0.
+    r"""Bound delta(``epsilon``) of ``total``, or epsilon(0) if ``delta`` is 0.
 
-    The ``digits`` increase until the bounds lie on one side of ``delta``.
+    The bound is computed with increasing precision, given by ``digits``, until both of its ends lie
+    on the same side of ``delta``, or until more digits do not help.
     """
     if delta == 0:
         return total.epsilon(0)
@@ -187,9 +192,9 @@ def search(
 ) -> Edge:
     r"""Find the value at which the guarantee is just met, and evaluate the next riskier one.
 
-    ``bound(value)`` is the result of :func:`decide` for the plan with this value. ``start`` is the
-    :meth:`~Unknown.height` of the first value. ``watch`` is called with the number of values tried
-    so far.
+    ``bound(value)`` is the result of :func:`decide` if the parameter has this value. ``start`` is
+    the :meth:`~Unknown.height` of the first value. ``watch`` is called after each value, with the
+    number of values tried so far.
     """
     limit, tried = delta or epsilon, count(1)
 
@@ -307,7 +312,7 @@ def _log_cdf(x: float) -> float:
 
 
 def log_mu(epsilon: float, logarithm: float) -> float:
-    r"""The log of the mu at which :func:`log_delta` is ``logarithm``; more noise, smaller mu."""
+    r"""The natural logarithm of the mu at which :func:`log_delta` is ``logarithm``."""
     low, high = -_FARTHEST, _FARTHEST
     for _ in range(_HALVINGS):
         middle = (low + high) / 2

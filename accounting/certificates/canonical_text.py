@@ -1,6 +1,6 @@
-r"""The form of a certificate: canonical text, digest, required assumptions, and descriptions.
+r"""The format of certificates: canonical text, digest, required assumptions, and summaries.
 
-Writers and checkers of certificates share this file; it defines the format and computes nothing.
+The code that writes certificates and the code that checks them share this module.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ _IDEAL: Final = "secure aggregation: ideal; nobody sees more of a round than its
 
 
 def canonical(document: Mapping[str, Any]) -> bytes:
-    r"""The canonical JSON that is hashed: sorted keys, compact, ASCII, without the digest."""
+    r"""The JSON text that is hashed: sorted keys, no spaces, ASCII, no field ``digest``."""
     kept = {key: value for key, value in document.items() if key != "digest"}
     return json.dumps(kept, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def digest_of(document: Mapping[str, Any]) -> str:
-    r"""The SHA-256 of the canonical text; not a signature, since anyone can recompute it."""
+    r"""The SHA-256 of the canonical text. It is not a signature, since anyone can recompute it."""
     return f"sha256:{hashlib.sha256(canonical(document)).hexdigest()}"
 
 
 def ascii_text(text: str) -> str:
-    r"""Escape characters other than plain ASCII, as certificates require."""
+    r"""Escape all characters except printable ASCII, because certificates contain no others."""
     escaped = (
         each if each.isascii() and each.isprintable() else ascii(each)[1:-1] for each in text
     )
@@ -56,7 +56,7 @@ def ascii_text(text: str) -> str:
 
 
 def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
-    r"""The assumptions that a certificate with this scope and these parts must contain."""
+    r"""The assumptions that ``document`` must list, given its scope and its kinds of rounds."""
     parts, unit = document["parts"], document["scope"]["unit"]
     found = [*_ALWAYS]
     for part in parts:
@@ -119,14 +119,14 @@ def claim_in_words(claim: Mapping[str, Any]) -> str:
 
 
 def rounds_in_words(parts: Sequence[Mapping[str, Any]]) -> str:
-    r"""Each kind of round as text: noise, sensitivity, and number of rounds."""
+    r"""A short text with the noise, sensitivity and number of rounds of each kind of round."""
     more = len(parts) - _MOST_PARTS
     rest = [f"{more:,} more kinds"] if more > 0 else []
     return " and ".join([*map(_of_one, parts[:_MOST_PARTS]), *rest])
 
 
 def decimal_of(value: Fraction) -> str:
-    r"""Format a decimal number exactly, without trailing zeros; other numbers in short form."""
+    r"""Format a decimal number exactly, and any other number as a fraction of limited length."""
     if 10**_MOST_LETTERS % value.denominator:
         return _short(value)
     places = next(k for k in count() if 10**k % value.denominator == 0)
@@ -134,7 +134,7 @@ def decimal_of(value: Fraction) -> str:
 
 
 def with_decimals(scaled: int, places: int) -> str:
-    r"""Format ``scaled / 10**places`` with exactly ``places`` decimals."""
+    r"""Format the decimal number ``scaled / 10**places`` with exactly ``places`` decimals."""
     text = str(scaled).rjust(places + 1, "0")
     return f"{text[:-places]}.{text[-places:]}" if places else text
 

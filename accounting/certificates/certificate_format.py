@@ -1,7 +1,9 @@
 r"""Parse an untrusted certificate and check every field.
 
+A certificate has parts and claims. A part is one kind of round: its noise, sensitivity and number
+of rounds, or a stated guarantee. A claim is a bound on a privacy parameter of all rounds together.
 Each value has exactly one encoding. Duplicate keys, unknown or missing fields, floats, and sizes
-beyond the limits raise :class:`Malformed`, which names the location; no other exception is raised.
+beyond the limits raise :class:`Malformed`, which names the location. No other exception is raised.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ _SAMPLINGS: Final = {
 
 
 class Malformed(Exception):
-    r"""An invalid certificate: the error, and its location.
+    r"""A certificate is invalid; the message states the location and the error.
 
     >>> raise Malformed("claims[0].digits", "must be in 0..400")
     Traceback (most recent call last):
@@ -76,10 +78,12 @@ class Malformed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    r"""The claim that ``quantity`` at ``at`` lies in [lower, upper].
+    r"""The claim that a privacy parameter lies in [lower, upper].
 
-    ``unit`` is one unit of the last digit. The bounds differ by at most one unit, unless the
-    certificate has evidence. For an exact quantity the bounds are equal, and ``unit`` is 0.
+    ``quantity`` is the name of this parameter, and ``at`` is its argument: a delta for an epsilon,
+    an epsilon for a delta, or an order for a Renyi divergence. ``unit`` is one unit of the last
+    stated digit. The bounds differ by at most one unit, unless the certificate has evidence. The
+    claim of a pure epsilon or a zCDP parameter has equal bounds, and ``unit`` is 0.
     """
 
     quantity: str
@@ -91,9 +95,9 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    r"""A well-formed certificate; ``complaints`` lists a pair (location, error) per invalid value.
+    r"""A parsed certificate; ``plan`` is the resolution of the kernel that it states, or None.
 
-    ``plan`` is the evidence for the kernel, or None.
+    ``complaints`` lists missing assumptions and a wrong digest, as pairs (location, error).
     """
 
     parts: tuple[Part, ...]
@@ -106,7 +110,7 @@ class Read:
 
 
 def parsed(text: str | bytes, most: int = _MOST_TEXT) -> Any:
-    r"""Parse at most ``most`` characters of JSON.
+    r"""Parse the JSON text of a certificate, of at most ``most`` characters.
 
     Raises :class:`Malformed` if the text is not JSON, is too long, or contains duplicate keys,
     floats, NaN, or integers that are negative or too long.
@@ -159,14 +163,14 @@ def rational(where: str, value: object) -> Fraction:
 
 
 def text_of(where: str, value: object) -> str:
-    r"""Return ``value``, or raise :class:`Malformed` unless it is 1 to 2000 ASCII characters."""
+    r"""Check that ``value`` is ASCII text of 1 to 2000 characters, and return it."""
     if not isinstance(value, str) or not 0 < len(value) <= _MOST_LETTERS or not value.isascii():
         raise Malformed(where, f"must be ASCII text of 1 to {_MOST_LETTERS} characters")
     return value
 
 
 def whole(where: str, value: object, least: int, most: int) -> int:
-    r"""Parse an integer from ``least`` to ``most``; Booleans are refused."""
+    r"""Check that the value is an integer from ``least`` to ``most``, and not a Boolean."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise Malformed(where, f"must be an integer in {least}..{most}")
     return value
@@ -187,7 +191,7 @@ def items(where: str, value: object, least: int = 1, most: int = _MOST_ITEMS) ->
 
 
 def exactly(where: str, item: Mapping[str, Any], wanted: Iterable[str]) -> None:
-    r"""Refuse missing fields and fields other than ``wanted``."""
+    r"""Check that the fields of the JSON object ``item`` are exactly those in ``wanted``."""
     needed = {*wanted}
     missing, extra = sorted(needed - set(item)), sorted(set(item) - needed)
     if missing:
@@ -207,7 +211,7 @@ def _one_of(where: str, value: object, choices: Iterable[str]) -> str:
 
 
 def read(document: object) -> Read:
-    r"""Parse the parts and claims of a certificate."""
+    r"""Parse a certificate from decoded JSON, without verifying its claims."""
     top = mapping("certificate", document)
     if top.get("schema") != SCHEMA:
         raise Malformed("schema", f"must be {SCHEMA}")
@@ -252,7 +256,7 @@ def _plan(where: str, value: object) -> Plan:
 
 
 def scope_of(where: str, value: object) -> Mapping[str, Any]:
-    r"""Parse the object at ``where``: a scope with a unit and a neighbouring relation."""
+    r"""Parse the scope at the location ``where``: a privacy unit and a neighbouring relation."""
     scope = mapping(where, value)
     exactly(where, scope, _SCOPES)
     for key, choices in _SCOPES.items():
@@ -275,7 +279,7 @@ def _complaints(top: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def part_of(where: str, item: Mapping[str, Any]) -> Part:
-    r"""Parse the object at ``where``: a part, one kind of round."""
+    r"""Parse the part at the location ``where``, which describes one kind of round."""
     rounds = whole(f"{where}.rounds", item.get("rounds"), 1, _MOST_ROUNDS)
     if "claim" in item:
         word = _one_of(f"{where}.claim", item["claim"], _STATED)

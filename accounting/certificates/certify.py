@@ -1,8 +1,8 @@
 r"""Write certificates: mechanisms and their guarantees, as text that can be verified independently.
 
-:func:`certify` derives the claims with the certified engines. Each claim is written as two decimals
-that are one unit of the last digit apart and enclose the true value with a margin. The certificate
-is checked with ``verify`` before it is returned. The format is described in docs/certificates.md.
+:func:`certify` derives the claims from proven bounds. Each claim is written as two decimals that
+are one unit of the last digit apart and enclose the true value with a margin. The certificate is
+checked with ``verify`` before it is returned. The format is described in docs/certificates.md.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _CLOSE: Final = Fraction(1, 10**6)
 
 
 class Disagreement(DpcoreError):
-    r"""``verify`` contradicts a bound that the engine computed; no certificate is written."""
+    r"""``verify`` contradicts a derived bound, so that no certificate is written."""
 
 
 Subject: TypeAlias = Guarantee | Mechanism | ContinualSum | Sequence[Release]
@@ -86,7 +86,7 @@ _Kinds: TypeAlias = Counter[tuple[Any, Fraction]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    r"""A privacy certificate as data: :meth:`to_json` writes it, with schema and digest.
+    r"""A privacy certificate as data. :meth:`to_json` adds the schema and the digest.
 
     >>> from dpcore import DiscreteLaplace
     >>> mechanism = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)
@@ -105,7 +105,7 @@ class Certificate:
     evidence: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        r"""The document, with its digest."""
+        r"""The certificate as a JSON document, with its schema and digest."""
         document: dict[str, Any] = {
             "schema": SCHEMA,
             "scope": dict(self.scope),
@@ -126,7 +126,7 @@ class Certificate:
         return html_table("Certificate", [*rows, *(("assumes", a) for a in self.assumptions)])
 
     def text(self) -> str:
-        r"""The document as file content."""
+        r"""The certificate as the text of a JSON file."""
         return json.dumps(self.to_json(), indent=2) + "\n"
 
     @classmethod
@@ -162,7 +162,7 @@ def certify(
     digits: int = 8,
     evidence: bool = False,
 ) -> Certificate:
-    r"""Write a certificate for a composition, a mechanism, a stream, a curve, or releases.
+    r"""Write a certificate for a composition, mechanism, stream, curve, or list of releases.
 
     The certificate claims epsilon at each of ``deltas``, delta at each of ``epsilons``, the Renyi
     divergence at each of ``orders``, and the pure-DP and zCDP parameters if they are known exactly.
@@ -170,16 +170,16 @@ def certify(
     more. At delta = 0 epsilon is the largest loss, which must be finite.
 
     With ``evidence`` the claims are the bounds that the integer kernel proves, and the certificate
-    contains the precision of the kernel. The two ends of a claim may then differ by more than one
-    unit of the last digit.
+    contains the resolution of the kernel. The lower and the upper end of such a claim may differ by
+    more than one unit of the last digit.
 
-    For a list of releases, the certificate is for one participant: if all releases are equal and
-    list their participants, for the most frequent participant; otherwise for a participant of all
-    releases.
+    For a list of releases, the guarantee is that of one participant. If all releases are equal and
+    list their participants, this is the participant of the most releases. Otherwise it is someone
+    who takes part in all releases.
 
     Raises :class:`NotDerived` if only an upper bound is known, a value is infinite, or the
     certificate cannot be verified within the enclosing :func:`deadline` (60 seconds by default);
-    :class:`Disagreement` if verification finds another number.
+    :class:`Disagreement` if verification contradicts a claim.
     """
     most = integer("digits", digits, at_least=_FEWEST_DIGITS, at_most=_MOST)
     total, kinds = _read(subject)
@@ -431,15 +431,13 @@ def _of_matrix(mechanism: MatrixMechanism) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ClaimRequest:
-    r"""A requested claim: a quantity, its argument, and the engine that bounds it."""
-
     quantity: str
     key: str
     at: Fraction
     bound: Callable[[Fraction, Fraction], Bound]
 
     def claim(self, digits: int) -> dict[str, Any]:
-        r"""The claim with ``digits`` significant digits, or as many as the enclosure determines."""
+        # With fewer digits if the enclosure determines no more.
         for spare in (1, 2):
             try:
                 lower, upper = self.ends(Fraction(1, 10 ** (digits + spare)))
@@ -457,13 +455,12 @@ class _ClaimRequest:
         raise NotDerived(self._wanted, reason)
 
     def between(self, lower: Fraction, upper: Fraction, digits: int) -> dict[str, Any]:
-        r"""The claim with these bounds, rounded outwards to ``digits`` significant digits."""
+        # The bounds are rounded outwards.
         decimals = _decimals(upper, digits)
         ends = math.floor(lower * 10**decimals), math.ceil(upper * 10**decimals)
         return self._written(*ends, decimals)
 
     def ends(self, relative: Fraction) -> tuple[Fraction, Fraction]:
-        r"""The bounds of the engine. Raises :class:`NotDerived` unless both are finite."""
         found = self.bound(self.at, relative)
         if found.lower is None:
             raise NotDerived(self._wanted, f"only an upper bound is known: {found.theorem}")
@@ -508,7 +505,6 @@ def _cell(lower: Fraction, upper: Fraction, decimals: int) -> tuple[int, int] | 
 
 
 def _exact_claims(parts: tuple[Part, ...]) -> Iterator[dict[str, Any]]:
-    r"""The pure-DP and zCDP parameters of a list of rounds, if they are known exactly."""
     for quantity, key in (("pure", "epsilon"), ("zcdp", "rho")):
         with suppress(Refused):
             value = write_rational(exact_value(parts, quantity, Fraction(0)))

@@ -1,8 +1,9 @@
-r"""Decide the claims of a certificate with the kernel, and choose the resolution of the kernel.
+r"""Prove or refute the claims of a certificate with the kernel, ``accounting.proof_kernel``.
 
-The resolution, a ``Plan``, is also the evidence that a certificate may store. Floats choose the
-resolution, which affects only the width of the bounds and the time. A claim holds if both bounds
-are proven, fails if one is refuted, and is undecided otherwise. Proofs: docs/proofs/kernel.md.
+The kernel rounds privacy losses to a grid. Its resolution is a ``Plan``, which a certificate may
+store as evidence. Floats choose the resolution, which affects only the time and the width of the
+proven bounds. A claim holds if both of its bounds are proven, and fails if one of them is refuted;
+otherwise :func:`proven` raises :class:`Refused`. Proofs: docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _SHOWN: Final = 16
 
 
 def evidence_of(plan: Plan) -> dict[str, Any]:
-    r"""The plan in the form that a certificate stores."""
+    r"""The resolution ``plan`` of the kernel, in the form that a certificate stores as evidence."""
     return {**asdict(plan), "step": str(plan.step)}
 
 
@@ -50,11 +51,7 @@ def evidence_of(plan: Plan) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)
 def _plan_for(parts: tuple[Part, ...], claims: tuple[Claim, ...], claim: Claim) -> Plan:
-    r"""The plan for a claim among ``claims``, for a certificate that stores no evidence.
-
-    Claims that are too narrow for the kernel share a coarse plan, which still refutes claims far
-    from the truth.
-    """
+    # Claims too narrow for the kernel share a coarse plan, which still refutes very wrong claims.
     reached = _reaches(parts, claim)
     alike = [each for each in claims if _reaches(parts, each) == reached]
     return plan_of(parts, alike, slots=_SLOTS if reached else _FEW_SLOTS)
@@ -68,10 +65,11 @@ def _reaches(parts: tuple[Part, ...], claim: Claim) -> bool:
 
 
 def plan_of(parts: tuple[Part, ...], claims: Sequence[Claim], *, slots: int | None = None) -> Plan:
-    r"""A plan whose rounding errors are small relative to the claims.
+    r"""A resolution of the kernel at which its rounding errors are small relative to the claims.
 
-    The grid is so fine that rounding adds about 2e-4 or less to the mean square of the losses, in
-    relative terms. A plan with fewer ``slots`` is faster and gives wider bounds.
+    Rounding to the grid increases the mean square of the privacy losses by at most about 0.02%.
+    ``slots`` is the largest number of grid points; fewer slots make the proof faster and the bounds
+    wider.
     """
     rows = scenarios(parts, above=True, tick=tick)
     Curve(rows, rows, _COARSE)
@@ -139,7 +137,7 @@ def _mixed(chances: Sequence[float], x: float, c: float) -> float:
 
 
 def ends_of(parts: tuple[Part, ...], claim: Claim, plan: Plan) -> tuple[Fraction, Fraction]:
-    r"""The proven bounds on the quantity of ``claim``, independent of the claimed value."""
+    r"""The bounds that the kernel proves on the quantity of ``claim``, whatever it states."""
     value = _known(parts, claim)
     if value is not None:
         return value, value
@@ -164,7 +162,7 @@ def _passed(delta: Callable[[Fraction], Fraction], target: Fraction) -> tuple[Fr
 
 
 def _known(parts: tuple[Part, ...], claim: Claim) -> Fraction | None:
-    r"""The claim's exact value if it is rational; None if bounds on delta decide the claim."""
+    # The exact value if it is rational; None if bounds on delta decide the claim.
     try:
         return exact_value(parts, claim.quantity, claim.at)
     except Refused:
@@ -184,10 +182,10 @@ def _curve(parts: tuple[Part, ...], plan: Plan) -> Curve:
 
 
 def proven(found: Read, claim: Claim, spend: Callable[[object, int], None]) -> tuple[bool, str]:
-    r"""Return (whether the claim holds, the proof as text).
+    r"""Return True or False if the kernel proves or refutes the claim, and the proof as text.
 
-    ``spend(key, number of values)`` is called before the bounds are computed. Raises
-    :class:`Refused` if the kernel does not decide the claim.
+    Before the bounds are computed, ``spend`` is called with a key of the computation and the number
+    of values that it needs. Raises :class:`Refused` if the kernel does not decide the claim.
     """
     value = _known(found.parts, claim)
     if value is not None:

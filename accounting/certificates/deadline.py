@@ -1,7 +1,7 @@
 r"""A time limit for checks: every verification ends in bounded time.
 
-Every loop whose length depends on the text calls :func:`tick`, so the limit also applies within a
-single computation.
+Every loop whose length depends on the certificate calls :func:`tick`, so the limit also applies
+within a single computation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SECONDS: Final = 60.0
 
 
 class OutOfTime(Exception):
-    r"""The time limit was reached before a decision."""
+    r"""The time limit was reached before the claim was decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ _BOUND: ContextVar[_Bound | None] = ContextVar("deadline", default=None)
 
 @contextmanager
 def deadline(seconds: float, watch: Callable[[float], None] | None = None) -> Iterator[None]:
-    r"""Limit all checks in the block to ``seconds``; ``watch`` receives the elapsed seconds.
+    r"""Limit all checks in the block to ``seconds``; ``watch`` is called with the elapsed time.
 
     >>> with deadline(10):
     ...     tick()
@@ -47,7 +47,7 @@ def deadline(seconds: float, watch: Callable[[float], None] | None = None) -> It
 
 @contextmanager
 def bounded() -> Iterator[None]:
-    r"""Limit all checks in the block to :data:`SECONDS`, unless an outer limit is active."""
+    r"""Limit all checks in the block to 60 seconds, unless an enclosing limit is active."""
     if _BOUND.get() is not None:
         yield
         return

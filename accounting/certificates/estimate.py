@@ -1,13 +1,14 @@
-r"""Floating-point estimates of claims that the kernel cannot prove; they are not proofs.
+r"""Floating-point estimates of claims that the integer kernel cannot prove. They are not proofs.
 
-The kernel rounds losses to a grid, which widens the result for many rounds by about 1e-4, and it
-does not bound Renyi divergences. Here the same rounds are computed without a grid: delta by the
-contour integral of the moments M(z) = E[e^(zL)] of the total loss L, numerically in NumPy,
+The kernel rounds privacy losses to a grid, which widens the bounds for many rounds by about 1e-4,
+and it does not bound Renyi divergences. The estimates use the same rounds without a grid. Let L be
+the total privacy loss and M(z) = E[e^(zL)]. Then
 
     delta(epsilon) = (1/2 pi i) integral over Re z = c > 0 of M(z) e^(-z epsilon)/(z (z + 1)) dz,
 
-and Renyi divergences by their sum in mpmath. The error is estimated from two contours that share no
-point. A claim is accepted only if it is resolved to its last digit.
+which is integrated numerically in NumPy. Renyi divergences are sums, computed in mpmath. The error
+is estimated from integrals along two contours without a common point. A claim is accepted only if
+the estimate determines its last digit.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ _Value: TypeAlias = tuple[Any, Any]
 
 
 def estimated(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
-    r"""Whether the claim agrees with the estimate, and the finding as text."""
+    r"""Whether the estimate agrees with the claim, and a text with the estimate."""
     if claim.quantity == "delta":
         return _inside(
             claim, _worst(parts, claim.at, float(claim.unit / max(claim.upper, claim.unit)))
@@ -185,12 +186,10 @@ def _largest_loss(each: Round) -> _Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Atoms:
-    r"""P-masses and losses of the outcomes of one round, which is repeated ``count`` times.
-
-    ``infinite`` is P(L = infinity), and ``omitted`` is the mass of outcomes too rare to be listed.
-    ``gap`` is the typical distance between losses, infinite for a density; for the nodes of a
-    density the moments are accurate up to the frequency ``most``.
-    """
+    # P-masses and losses of the outcomes of one round, which is repeated ``count`` times.
+    # ``infinite`` is P(L = infinity), ``omitted`` the mass of outcomes too rare to be listed.
+    # ``gap`` is the typical distance between losses, infinite for a density; for the nodes of a
+    # density the moments are accurate up to the frequency ``most``.
 
     masses: _Floats
     losses: _Floats
@@ -204,7 +203,7 @@ class _Atoms:
         return self.count * float(logsumexp(c * self.losses, b=self.masses))
 
     def near(self, c: float) -> tuple[_Floats, _Floats]:
-        r"""The shares and the losses of the atoms that contribute to E[e^(cL)]."""
+        # Only atoms that contribute to E[e^(cL)].
         powers = c * self.losses
         shares = self.masses * np.exp(powers - float(logsumexp(powers, b=self.masses)))
         kept = shares > _NONE / len(shares)

@@ -69,7 +69,7 @@ def registry_entry(document: Mapping[str, Any], verdict: Verdict) -> dict[str, A
 
 
 def nist_lines(document: Mapping[str, Any], verdict: Verdict) -> list[tuple[str, str]]:
-    r"""Pairs (component, text) of a guarantee, in the order of the pyramid in NIST SP 800-226."""
+    r"""Pairs (component, text) that describe a certificate, in the order of NIST SP 800-226."""
     unit, relation = document["scope"]["unit"], document["scope"]["relation"]
     variant, parameters = _guarantee(document["claims"])
     values = ", ".join(f"{name} = {value}" for name, value in parameters.items())
@@ -90,7 +90,7 @@ def nist_lines(document: Mapping[str, Any], verdict: Verdict) -> list[tuple[str,
 
 
 def yaml_lines(value: Mapping[str, Any], margin: str = "") -> Iterator[str]:
-    r"""The YAML lines of nested mappings, lists of strings and scalars; strings are quoted."""
+    r"""Lines of YAML for nested mappings, lists of strings and scalars. Strings are quoted."""
     for key, inner in value.items():
         if isinstance(inner, Mapping):
             yield f"{margin}{key}:"

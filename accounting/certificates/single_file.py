@@ -1,6 +1,6 @@
-r"""The kernel as a single file, for an auditor without dpcore: ``make kernel`` writes kernel.py.
+r"""The kernel as a single file, for an auditor without dpcore. ``make kernel`` writes kernel.py.
 
-``python kernel.py certificate.json`` gives the verdict of ``dpcore verify`` without estimates:
+``python kernel.py certificate.json`` gives the verdict of ``dpcore verify`` without estimates, so
 claims that the kernel does not prove are not accepted. The file contains the unchanged sources and
 needs only the standard library.
 """
@@ -75,7 +75,7 @@ if __name__ == "__main__":
 
 
 def single_file() -> str:
-    r"""The text of kernel.py: the modules that the verdict imports, in order, without estimates."""
+    r"""The text of kernel.py: all modules that verification imports, except the estimates."""
     found: dict[str, str] = {}
 
     def add(name: str) -> None:

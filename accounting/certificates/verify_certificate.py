@@ -1,7 +1,7 @@
-r"""Decide every claim of a certificate with the kernel, and list the findings.
+r"""Decide every claim of a certificate with the integer kernel, and list the findings.
 
-If the kernel proves neither a claim nor its negation, and the certificate has no evidence, the
-claim is compared with an estimate, which is not a proof.
+If the kernel can neither prove nor refute a claim, and the certificate has no evidence, the claim
+is compared with a floating-point estimate, which is not a proof.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TEXT: Final = "text"
 
 
 class Status(Enum):
-    r"""The outcome for one claim or for the text; ASSUMED means stated, not derived."""
+    r"""The outcome for a claim or an error; ASSUMED marks a guarantee stated without derivation."""
 
     HOLDS = "holds"
     FAILS = "fails"
@@ -37,7 +37,11 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    r"""A status and its reason at ``where`` in a certificate; ``basis`` decided the claim."""
+    r"""The outcome at the location ``where`` in a certificate, with its reason.
+
+    ``basis`` is the method that decided the claim: :data:`KERNEL`, :data:`ENGINE`,
+    :data:`ESTIMATE`, or :data:`TEXT` if the text alone gives the outcome.
+    """
 
     where: str
     status: Status
@@ -46,7 +50,7 @@ class Finding:
 
     @property
     def estimated(self) -> bool:
-        r"""Whether the finding rests on an estimate, which is not a proof."""
+        r"""Whether the claim was decided by an estimate, which is not a proof."""
         return self.basis == ESTIMATE
 
     def __str__(self) -> str:
@@ -54,13 +58,13 @@ class Finding:
 
 
 def misfit(where: str, reason: str) -> Finding:
-    r"""The finding for an error in the text of a certificate."""
+    r"""The finding that the text of a certificate has an error at ``where``."""
     return Finding(where=where, status=Status.FAILS, reason=reason, basis=TEXT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    r"""All findings: one per claim and one per error in the text.
+    r"""All findings: one for each claim and one for each error in the text of the certificate.
 
     >>> verify("{}").holds
     False
@@ -72,7 +76,7 @@ class Verdict:
 
     @property
     def proof(self) -> str | None:
-        r"""The weakest basis of a decision: ``"estimate"``, ``"engine"`` or ``"kernel"``.
+        r"""The weakest method that decided a claim: ``"estimate"``, ``"engine"`` or ``"kernel"``.
 
         It is None if no claim was decided.
         """
@@ -90,7 +94,7 @@ class Verdict:
 
     @property
     def failures(self) -> tuple[Finding, ...]:
-        r"""Findings that failed or could not be recomputed."""
+        r"""The findings of claims that fail or were not decided, and of errors in the text."""
         bad = (Status.FAILS, Status.UNCHECKED, Status.UNDECIDED)
         return tuple(each for each in self.findings if each.status in bad)
 
@@ -110,12 +114,14 @@ class Verdict:
         raise TypeError("a verdict has no truth value: use verdict.holds")
 
 
-class _Exceeded(Refused):
-    r"""The limit on the work was exceeded; the remaining claims are not checked."""
+class _Exceeded(Refused): ...
 
 
 class Allowance:
-    r"""A limit on the number of listed values, so that any certificate is checked in bounded time.
+    r"""A limit on the work of verification, so that any certificate is checked in bounded time.
+
+    The work is the number of values, such as probability masses, that the kernel computes. A list
+    of values that several claims need counts once.
 
     >>> allowance = Allowance(1000)
     >>> allowance.spend("a law", 600)
@@ -133,7 +139,7 @@ class Allowance:
         self.listed: dict[object, int] = {}
 
     def spend(self, listing: object, values: int) -> None:
-        r"""Count the values of a listing once. Raises :class:`Refused` beyond the limit."""
+        r"""Count the ``values`` of each list once. Raises :class:`Refused` beyond the limit."""
         if listing in self.listed:
             return
         if sum(self.listed.values()) + values > self.most:
@@ -157,18 +163,20 @@ def verify(
 
     A malformed certificate does not raise an exception; it gives a finding. The kernel tries to
     prove or refute each claim. If it can do neither, the certificate has no evidence and
-    ``estimates`` is True, the claim is compared with a numerical estimate that must resolve the
-    claim's last digit. An estimate is not a proof. ``allowance`` limits the number of listed values
-    that all claims together may need (2^20 by default); claims beyond the limit are reported as
-    unchecked. The time limit for all claims together is that of the enclosing :func:`deadline` (60
-    seconds by default). The digest is not a signature: it does not identify the author.
+    ``estimates`` is True, the claim is compared with a numerical estimate, which is not a proof.
+    The estimate must determine the claim's last digit.
+
+    ``allowance`` limits the number of values that the kernel computes for all claims together (2^20
+    by default); claims beyond the limit are reported as unchecked. The time limit for all claims
+    together is that of the enclosing :func:`deadline` (60 seconds by default). The digest is not a
+    signature: it does not identify the author.
     """
     spent = Allowance() if allowance is None else allowance
     return judged(_findings(certificate, spent, estimates=estimates))
 
 
 def judged(findings: Iterator[Finding]) -> Verdict:
-    r"""All findings within the time limit, or one finding if the text is malformed."""
+    r"""Collect all ``findings`` within the time limit. A malformed text gives a single finding."""
     with bounded():
         try:
             return Verdict(findings=tuple(findings))

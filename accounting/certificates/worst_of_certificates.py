@@ -1,9 +1,9 @@
-r"""Check an epsilon for a user who is in one of several parts, using the parts' certificates.
+r"""Check an epsilon for a user who takes part in one of several possible ways.
 
-Each part is a composition of releases, and the user has the guarantee of the worst part. Each part
-states its releases and its epsilon at each delta, and has either a certificate, which ``verify``
-checks, or a reason why it has no certificate. The caller parses the document that contains the
-parts.
+A document lists the ways, called its parts. Each part states the releases in which the user takes
+part, and their epsilon at each delta. It has either a certificate, which ``verify`` checks, or a
+reason why it has none. The user has the guarantee of the worst part. The caller parses the document
+and makes a :class:`WorstPart` of each part.
 """
 
 from __future__ import annotations
@@ -40,13 +40,14 @@ _FARTHEST: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorstPart:
-    r"""One part: its releases, an epsilon for each delta, and a certificate if it has one.
+    r"""One possible participation of a user: its releases, epsilons, and certificate, if any.
 
-    ``scope`` and ``inner`` are the scope and the parts that the certificate must contain.
-    ``claims`` maps each delta to its epsilon. ``unchecked`` says why there is no certificate. If
-    the epsilon is stated rather than derived, ``reason`` says why, and ``assumption`` is the
-    sentence that the certificate must contain; otherwise both are empty. For a ``shuffle`` with
-    ``honest`` users the certificate states an epsilon, which the protocol engine recomputes.
+    ``scope`` and ``inner`` are the fields ``scope`` and ``parts`` that the certificate must
+    contain. ``claims`` maps each delta to the stated epsilon. ``unchecked`` says why there is no
+    certificate. If the epsilon is assumed rather than derived, ``reason`` says why, and
+    ``assumption`` is the sentence that the certificate must contain; otherwise both are empty. For
+    one run of the protocol ``shuffle`` with ``honest`` honest users, the certificate contains only
+    an epsilon, which :func:`purity` recomputes.
     """
 
     scope: Mapping[str, str]
@@ -71,7 +72,7 @@ def check_certificates(parts: Sequence[WorstPart]) -> None:
 
 
 def stated_parts(parts: Sequence[WorstPart]) -> Iterator[Finding]:
-    r"""Report as assumed the parts whose epsilon is stated rather than derived."""
+    r"""Yield a finding with the status ASSUMED for each part whose epsilon is not derived."""
     for i, part in enumerate(parts):
         if part.reason:
             stated = f"epsilon {part.inner[0]['epsilon']} is stated, not derived"
@@ -82,9 +83,9 @@ def stated_parts(parts: Sequence[WorstPart]) -> Iterator[Finding]:
 def worst_of(
     claims: Mapping[str, Fraction], parts: Sequence[WorstPart], allowance: Allowance
 ) -> Iterator[Finding]:
-    r"""Check each epsilon in ``claims`` against the epsilon of every part; yield all findings.
+    r"""Check that each epsilon in ``claims`` is at least that of every part, and check every part.
 
-    ``claims`` maps a delta to an epsilon, which must be at least that of every part.
+    ``claims`` maps a delta to an epsilon. Yields all findings.
     """
     for i, (delta, epsilon) in enumerate(claims.items()):
         where = f"claims[{i}] (epsilon)"
@@ -151,7 +152,7 @@ def _stated(own: Mapping[str, Any], delta: str, epsilon: Fraction) -> bool:
 
 
 def zcdp_keeps(rho: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
-    r"""Whether the best bound via a Renyi order shows that rho-zCDP implies (epsilon, delta)-DP."""
+    r"""Whether rho-zCDP implies (epsilon, delta)-DP by the conversion at the best Renyi order."""
     return epsilon > rho and bool(delta) and ZCdp(rho).epsilon(delta).upper <= epsilon
 
 

@@ -1,4 +1,4 @@
-r"""Answers of the commands: bounds, compositions and certificates, as text and as JSON."""
+r"""Format results of the commands as text and as JSON: bounds, compositions and certificates."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DIGITS: Final = 9
 
 
 def of_least(what: str, least: Edge | None) -> list[Fact]:
-    r"""Lines for the least noise that a search found, if any, and for one step less."""
+    r"""Labelled lines for the least noise, if a search found it, and the next smaller noise."""
     if least is None:
         return []
     words = f"the least {what} is" if least.proven else f"this {what} suffices:"
@@ -41,7 +41,7 @@ def of_least(what: str, least: Edge | None) -> list[Fact]:
 
 
 def beyond_fact(name: str, beyond: str, edge: Edge, quantity: str) -> Fact:
-    r"""A line for the value beyond ``edge``: whether it fails, and its ``quantity``."""
+    r"""A labelled line that states whether the value beyond ``edge`` fails, and the bound there."""
     words = "fails" if edge.proven else "is not proven to satisfy the target"
     found = edge.found if edge.found_beyond is None else edge.found_beyond
     return name, f"{beyond} {words}: {quantity} is {between(found)}"
@@ -50,9 +50,9 @@ def beyond_fact(name: str, beyond: str, edge: Edge, quantity: str) -> Fact:
 def write_certificate(
     path: Path | None, total: Composition, delta: Fraction, *, evidence: bool = False
 ) -> list[Fact]:
-    r"""Write a certificate of epsilon at ``delta`` to a file atomically, if a path is given.
+    r"""Write a certificate of the epsilon at ``delta`` to a file atomically, if a path is given.
 
-    Return a line to print with the size of the certificate, if it has evidence.
+    Return a line with its size for a certificate with evidence, and no line otherwise.
     """
     if path is None:
         return []
@@ -68,7 +68,7 @@ def write_certificate(
 
 
 def document(answer: dict[str, Any], total: Composition, found: Bound) -> dict[str, Any]:
-    r"""The result and its inputs, for ``--json``."""
+    r"""The JSON document of a command: the ``answer``, the composition, and the method."""
     return {
         "schema": SCHEMA,
         **answer,
@@ -81,18 +81,18 @@ def document(answer: dict[str, Any], total: Composition, found: Bound) -> dict[s
 
 
 def lines_of(total: Composition, found: Bound) -> list[str]:
-    r"""The lines of text for the components, the method, and the assumptions."""
+    r"""Lines of text with the rounds, the method of the bound, and the assumptions."""
     rounds = [("rounds", f"{count} x {source.text}") for source, count in total.parts]
     return lines([*rounds, ("method", computed_by(found)), *assumed(total)])
 
 
 def assumed(total: Composition) -> list[Fact]:
-    r"""The assumptions as labelled lines."""
+    r"""The assumptions of ``total`` as labelled lines."""
     return [("assumes", reason) for reason in total.assumptions]
 
 
 def lines(facts: Iterable[Fact], margin: int = MARGIN) -> list[str]:
-    r"""Format each label and its text as a line; texts start at column ``margin``."""
+    r"""Format pairs (label, text) as lines, in which each text starts at column ``margin``."""
     return [fact(name, value, margin=margin) for name, value in facts]
 
 
@@ -104,12 +104,12 @@ def show_answer(
     *,
     as_json: bool,
 ) -> None:
-    r"""Print the answer: a JSON document, or the labelled lines and the parts of the total."""
+    r"""Print the result as JSON, or print the lines of ``facts`` and then :func:`lines_of`."""
     show(document(answer, total, found) if as_json else [*lines(facts), *lines_of(total, found)])
 
 
 def between(bound: Bound) -> str:
-    r"""Format a bound as text, lower and upper if both are known."""
+    r"""Format a bound as text, with the lower and the upper value if both are known."""
     if bound.upper == math.inf and bound.lower == math.inf:
         return "infinite"
     if bound.upper == math.inf and not bound.lower:
@@ -128,15 +128,15 @@ _ENGINES: Final = {
 
 
 def computed_by(bound: Bound) -> str:
-    r"""Describe how a bound was computed: the engine and the theorem."""
+    r"""A text with the method and the theorem of a bound."""
     engine = _ENGINES.get(bound.method)
     return f"{bound.method}{f' ({engine})' if engine else ''}: {bound.theorem}"
 
 
 def exact(value: Fraction) -> float | str:
-    r"""The JSON value of a number: a float if it is exact, otherwise exact text.
+    r"""The JSON value of a number: a float if it has exactly this value, otherwise exact text.
 
-    A delta of 1e-400 must not become 0, nor 1/3 the nearest float.
+    So a delta of 1e-400 does not become 0, and 1/3 does not become the nearest float.
     """
     try:
         near = float(value)

@@ -1,10 +1,9 @@
 r"""``dpcore certify`` and ``dpcore verify``: write a privacy certificate, and check one.
 
-Another package registers a reader of its certificates in the entry-point group
-``dpcore.certificates``, as ``schema = "module:function"``. The function takes the text, returns a
-``Verdict`` and never raises. So ``dpcore verify`` checks the certificates of other packages without
-importing these packages directly. The schema of accounting cannot be replaced, and each schema must
-have at most one reader.
+Another package registers a verifier of its own certificates in the entry-point group
+``dpcore.certificates``, as ``schema = "module:function"``. The function takes the text of a
+certificate, returns a ``Verdict`` and never raises. So ``dpcore verify`` needs no direct import of
+that package. Each schema must have at most one verifier; that of accounting cannot be replaced.
 """
 
 from __future__ import annotations
@@ -212,8 +211,8 @@ def _word(verdict: Verdict) -> str:
 def verdict_of(text: bytes, file: str = "-") -> Verdict:
     r"""Verify the text of ``file`` with the verifier that is registered for its schema.
 
-    Raises :class:`InvalidParameter` if the text is not a certificate, or if no package, several
-    packages or a faulty package read its schema.
+    Raises :class:`InvalidParameter` if the text is not a certificate, or if its schema has no
+    verifier, several verifiers or a faulty one.
     """
     from accounting.certificates.verify_certificate import Verdict, misfit, verify
 

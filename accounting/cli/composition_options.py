@@ -44,7 +44,7 @@ Group = Annotated[
 
 
 def relation_option(usual: str = "", default: Any = None) -> Any:
-    r"""Declare ``--relation``; ``usual`` describes a default that depends on other options."""
+    r"""Declare ``--relation``, whose help describes the default by the text ``usual``."""
     text = (
         "How neighbouring datasets differ: by replacing one person (replace), or by adding or "
         "removing one (add-remove)."
@@ -128,7 +128,7 @@ class Releases(Batch):
     group: Group = "1"
 
     def described(self) -> list[tuple[Description, int]]:
-        r"""Return the description of each release and its number of rounds.
+        r"""The description of each release, and its number of rounds.
 
         The default relation is that of the scheme: add-remove for samples, otherwise replace.
         """
@@ -177,7 +177,11 @@ class Releases(Batch):
             return compose(*releases)
 
     def visit(self, visits: str) -> tuple[Guarantee, tuple[str, ...]]:
-        r"""The guarantee of the single release of a visit, and the assumptions."""
+        r"""The guarantee of one visit of a returning user, and its assumptions.
+
+        A visit is a single release. Raises :class:`InvalidParameter` if the options describe
+        several.
+        """
         total = self.composed()
         if total.rounds != 1:
             reason = "replaces --rounds: omit --rounds, and give exactly one --noise"
@@ -216,7 +220,7 @@ def whole(argument: str, text: str, at_least: int = 0) -> int:
 
 
 def counts(argument: str, text: str) -> list[int]:
-    r"""Parse comma-separated integers >= 1; '...' continues the three numbers before it."""
+    r"""Parse integers >= 1, e.g. the lists ``1,2,3,...,10`` and ``1,2,4,...,64``."""
     found: list[int] = []
     dots = False
     for part in (piece.strip() for piece in text.split(",")):
@@ -260,9 +264,9 @@ def _between(argument: str, text: str, before: list[int], last: int) -> list[int
 
 
 def read_names(argument: str, path: str, what: str) -> list[str]:
-    r"""The lines of a file, or of standard input for ``-``: names of users or keys.
+    r"""Names of users or keys, one per line of a file, or of standard input for ``-``.
 
-    Only line ends separate names; other line separators are refused as part of a name.
+    Only line ends (LF or CRLF) separate names.
     """
     if path != "-" and not Path(path).exists():
         reason = f"there is no such file: give a file with one {what} per line"
@@ -278,7 +282,7 @@ def read_names(argument: str, path: str, what: str) -> list[str]:
 
 
 def _each(argument: str, given: list[str], count: int, otherwise: str) -> list[str]:
-    r"""Broadcast one value to ``count`` groups, or check that there is one value per group."""
+    # Repeat a single value for all groups, or check that there is one value per group.
     values = given if len(given) > 1 else [*(given or [otherwise])] * count
     if len(values) != count:
         reason = f"must be given once, or once per --noise (here {count})"

@@ -273,7 +273,7 @@ _TENTHS: Final = 10
 
 
 def draw(path: Path, points: Sequence[tuple[float, Bound]], *, title: str) -> None:
-    r"""Plot ``points`` (delta, bound on epsilon) with a logarithmic delta axis."""
+    r"""Plot ``points``, pairs (delta, bound on epsilon), with a logarithmic delta axis."""
     from accounting.guarantees.plot_curve import draw_curve
 
     with curve_picture("--plot", path, title=title) as axes:
@@ -282,10 +282,10 @@ def draw(path: Path, points: Sequence[tuple[float, Bound]], *, title: str) -> No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    r"""A curve of a plot: epsilon against the number of epochs, and the values of other tools.
+    r"""The epsilon of one training run after each number of epochs, to be plotted.
 
-    ``points`` contains pairs (epochs, bound on epsilon); ``others`` contains pairs (epochs,
-    epsilon) for each tool.
+    ``points`` contains pairs (epochs, bound on epsilon). ``others`` maps the name of another tool
+    to its pairs (epochs, epsilon).
     """
 
     label: str
@@ -294,7 +294,7 @@ class Training:
 
 
 def over_epochs(run: TrainingRun, delta: Fraction) -> Training:
-    r"""Epsilon after each tenth of a run, and dp-accounting's values for Poisson batches."""
+    r"""Epsilon after each tenth of a run, and for Poisson batches the values of dp-accounting."""
     from accounting.interop.from_dp_accounting import library
 
     counts = sorted({max(run.rounds * i // _TENTHS, 1) for i in range(1, _TENTHS + 1)})
@@ -321,7 +321,7 @@ def over_epochs(run: TrainingRun, delta: Fraction) -> Training:
 
 
 def draw_epochs(path: Path, lines: Sequence[Training], *, title: str) -> None:
-    r"""Plot epsilon against epochs: both proven bounds, and other tools as dashed lines."""
+    r"""Plot epsilon against epochs, as proven bounds; other tools are dashed lines."""
     if not any(bound.upper < math.inf for line in lines for _, bound in line.points):
         reason = "there is nothing to plot, because every epsilon is infinite"
         raise InvalidParameter("--plot", str(path), reason)

@@ -1,10 +1,11 @@
 r"""Compose guarantees: the total privacy loss of many releases.
 
-Lists of exact curves and of (epsilon, delta) claims compose through their privacy losses, enclosed
-from both sides; a claim in Renyi terms composes order by order and gives an upper bound. Rounds
-with fixed dominating pairs may be run at times that depend on released outputs. If the guarantees
-themselves depend on earlier outputs, use a filter (:mod:`accounting.privacy_filters`) or a ledger.
-Proofs: docs/proofs/composition.md.
+Exact curves and (epsilon, delta) claims compose through their privacy losses, whose sum is enclosed
+from both sides. If one of the guarantees is a zCDP or Renyi claim, Renyi divergences are added at
+each order, which gives only an upper bound. The guarantees must be fixed in advance, but the times
+of the releases may depend on earlier outputs. If the guarantees themselves depend on earlier
+outputs, use a filter (:mod:`accounting.privacy_filters`) or a ledger. Proofs:
+docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ _SIZE: Final = "the losses of this noise are outside the range of floats"
 class Composition(Guarantee):
     r"""The guarantee of all releases together, made by :func:`compose`.
 
-    ``parts`` lists each guarantee with its number of rounds.
+    ``parts`` lists the different guarantees, each with its number of rounds.
 
     >>> from accounting import PrivacyCurve
     >>> from dpcore import DiscreteGaussian
@@ -111,13 +112,13 @@ class Composition(Guarantee):
 
     @property
     def text(self) -> str:
-        r"""The parts in the syntax of the commands, each preceded by its number of rounds."""
+        r"""The guarantees in the syntax of the commands, each preceded by its number of rounds."""
         return " + ".join(f"{count} x {part.text}" for part, count in self.parts)
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The epsilon at ``delta`` in [0, 1], to a relative width of about 1e-6 by default.
 
-        If a part is a claim in Renyi terms, there is only an upper bound.
+        Only an upper bound is given if one of the composed guarantees is a zCDP or Renyi claim.
         """
         most, near = probability("delta", delta), width(relative, RELATIVE)
         if self._alone is not None:
@@ -146,17 +147,17 @@ class Composition(Guarantee):
         )
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""The Renyi divergence at ``order`` > 1: the divergences of the rounds add."""
+        r"""The Renyi divergence at ``order`` > 1, which is the sum over all rounds."""
         at = order_above_one(order)
         found = [(renyi_of(source, at, relative), rounds) for source, rounds in self.parts]
         theorem = "Renyi divergences add (Mironov 2017, Proposition 1)"
         return self._with_assumptions(_summed(found, "Renyi", theorem))
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""The zCDP parameter of the composition: the parameters of the rounds add.
+        r"""The zCDP parameter of the composition: the sum of the parameters of all rounds.
 
-        Different parts may reach their suprema at different orders; then only the upper bound is
-        given.
+        If the rounds differ, only an upper bound is given, because their suprema over the orders
+        may be at different orders.
         """
         found = [(source.zcdp(relative), rounds) for source, rounds in self.parts]
         total = self._with_assumptions(
@@ -165,14 +166,14 @@ class Composition(Guarantee):
         return total if len(found) == 1 else replace(total, lower=None)
 
     def to_json(self) -> list[dict[str, Any]] | dict[str, Any]:
-        r"""The parts and rounds as JSON, or :meth:`record` if these do not determine the result."""
+        r"""Guarantees and rounds as a JSON list, or :meth:`record` if a list loses information."""
         found = self.record()
         parts: list[dict[str, Any]] = found["parts"]
         alone = all(source.scope == self.scope for source, _ in self.parts)
         return parts if alone and compose(*self.parts) == self else found
 
     def record(self) -> dict[str, Any]:
-        r"""The parts and their rounds, the scope and the assumptions, as JSON."""
+        r"""The composition as JSON: its guarantees and rounds, its scope, and its assumptions."""
         parts = [{"part": source.to_json(), "rounds": rounds} for source, rounds in self.parts]
         found = {"claim": "composition", "parts": parts, "scope": self.scope.to_json()}
         return {**found, "reason": "; ".join(self.assumptions)} if self.assumptions else found
@@ -203,7 +204,7 @@ class Composition(Guarantee):
 
     @property
     def in_pairs(self) -> bool:
-        r"""Whether every part has dominating pairs; claims in Renyi terms have none."""
+        r"""Whether every composed guarantee has dominating pairs, unlike zCDP and Renyi claims."""
         return all(
             source.listed if isinstance(source, ByOrder) else not isinstance(source, (ZCdp, Rdp))
             for source, _ in self.parts
@@ -276,7 +277,7 @@ class Composition(Guarantee):
     # -- orders -------------------------------------------------------------------------------
 
     def renyi_upper(self, order: Fraction) -> End:
-        r"""The upper bound on D_alpha, infinite if no theorem applies."""
+        r"""An upper bound on D_alpha, alpha = ``order``; infinite if no theorem applies."""
         try:
             return self.renyi(order).upper
         except NotDerived:
@@ -284,7 +285,7 @@ class Composition(Guarantee):
 
 
 def narrower(one: Bound, other: Bound) -> Bound:
-    r"""The intersection of two valid enclosures."""
+    r"""The intersection of two bounds on the same number."""
     lows = [end for end in (one.lower, other.lower) if end is not None]
     better = one if one.upper < other.upper else other
     return replace(better, upper=min(one.upper, other.upper), lower=max(lows, default=None))
@@ -292,13 +293,13 @@ def narrower(one: Bound, other: Bound) -> Bound:
 
 @lru_cache(maxsize=256)
 def dominating_pairs(source: Guarantee) -> DominatingPairs:
-    r"""The dominating pairs of one round, for a release or a claim.
+    r"""The dominating pairs of one round with the guarantee ``source``.
 
     >>> found, pair = dominating_pairs(Pure("1/10")), pair_of(DiscreteLaplace(scale=10), 1)
     >>> found.above == found.attained == (((pair, 1),),)
     True
 
-    Raises :class:`NotDerived` if ``source`` is a claim in Renyi terms: no single pair dominates it.
+    Raises :class:`NotDerived` for a zCDP or Renyi claim, which no single pair dominates.
     """
     match source:
         case OneRelease():
@@ -351,9 +352,10 @@ def compose(*parts: Source | tuple[Source, int]) -> Composition:
 
 
 def for_a_user(parts: Iterable[tuple[Guarantee, int]], scope: Scope) -> Composition:
-    r"""Compose guarantees for rows of one user to a guarantee for this user, under ``scope``.
+    r"""Compose the guarantees of single rows to a guarantee for the user who owns all of them.
 
-    Raises :class:`InvalidParameter` unless all parts have the relation of the scope.
+    The result has the scope ``scope``. Raises :class:`InvalidParameter` unless all parts have the
+    relation of this scope.
     """
     read = [each for part in parts for each in _read(part)]
     for _, _, own, _ in read:
@@ -377,7 +379,10 @@ def _together(read: Iterable[_Part], scope: Scope) -> Composition:
 
 
 def renyi_of(source: Guarantee, order: Fraction, relative: RationalLike | None = None) -> Bound:
-    r"""The Renyi divergence of one round: exact for a Pure claim, whose worst pair attains it."""
+    r"""The Renyi divergence of one round of a composition, alpha = ``order``.
+
+    A Pure claim gives the exact divergence of randomised response, its worst case.
+    """
     if not isinstance(source, Pure) or isinstance(source, BoundedRange):
         return source.renyi(order, relative)
     check_width(relative)

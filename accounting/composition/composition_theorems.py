@@ -1,8 +1,9 @@
 r"""Basic, advanced, optimal, Renyi, zCDP and exact composition, compared for returning users.
 
-Chowdhury and Zhou 2023, Appendix I: a user takes part in at most B batches, once per batch, so the
-user's guarantee is the B-fold composition of the guarantee of one contribution. The composition
-theorem determines the noise: :func:`routes` compares them. Proofs: docs/proofs/composition.md.
+A user takes part in at most B batches, once per batch. So the guarantee of the user is the B-fold
+composition of the guarantee of one contribution (Chowdhury and Zhou 2023, Appendix I). The noise
+that a target epsilon requires depends on the composition theorem, so :func:`routes` compares the
+theorems. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Route:
     reason: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        r"""``epsilon`` as a lower and an upper bound, or null and the reason."""
+        r"""The bound on epsilon as a lower and an upper value, or null together with the reason."""
         if self.bound is None:
             return {"method": self.method, "epsilon": None, "reason": self.reason}
         theorem = self.bound.theorem
@@ -88,16 +89,16 @@ def per_user(guarantee: Guarantee, *, max_visits: int) -> Composition:
 
 
 def routes(total: Guarantee, delta: RationalLike) -> tuple[Route, ...]:
-    r"""Compare composition theorems: the epsilon of ``total`` at ``delta`` in (0, 1) from each.
+    r"""Compare composition theorems: the bound on epsilon that each gives for ``total``.
 
-    The methods are:
+    ``delta`` lies in (0, 1). The methods are:
 
     - ``exact``: the composed privacy losses;
     - ``renyi``: exact Renyi divergences, order by order;
     - ``paper``: published bounds on the Renyi divergences;
     - ``zcdp``: the zCDP parameter rho;
-    - ``optimal`` and ``advanced``: these theorems for the (epsilon, delta) of a round, for the best
-      tried split of delta between the rounds and the slack;
+    - ``optimal`` and ``advanced``: the composition theorems of these names, from the (epsilon,
+      delta) of a round, for the best split of ``delta`` found between the rounds and the slack;
     - ``basic``: the sum of the epsilons.
 
     A theorem that does not apply has a reason instead of a bound.
@@ -273,10 +274,11 @@ _ADVANCED: Final = "Dwork, Rothblum and Vadhan 2010, Theorem III.3"
 def advanced_over_splits(
     epsilon_of: Callable[[Fraction], End], rounds: int, delta: RationalLike
 ) -> Bound:
-    r"""Advanced composition of k = ``rounds`` rounds, minimised over splits delta = k d + slack.
+    r"""Bound the epsilon of ``rounds`` rounds at ``delta`` from above, by advanced composition.
 
-    ``epsilon_of(d)`` is an upper bound on a round's epsilon at d, possibly infinite. Every split
-    gives a valid bound; a floating-point search proposes the splits.
+    ``epsilon_of(d)`` is an upper bound on the epsilon of one round at delta = d, possibly infinite.
+    The bound is minimised over splits delta = ``rounds`` d + slack. Every split gives a valid
+    bound; a floating-point search proposes the splits.
     """
     k, total = integer("rounds", rounds, at_least=1), rational_in("delta", delta, "(0, 1)")
 

@@ -1,4 +1,4 @@
-r"""Parse any guarantee from the JSON of a guarantee, a composition or a charge."""
+r"""Parse guarantees from JSON, including those of compositions and of ledger charges."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ r"""The keys that a ledger adds to a guarantee if it stores the released value o
 
 
 def guarantee_from_json(data: Any) -> Guarantee:
-    r"""Parse a claim, a release, or a list of parts with their rounds.
+    r"""Parse the JSON of a claim, of a release, or of a list of guarantees with their rounds.
 
     >>> from accounting import Pure
     >>> total = compose((Pure("1/10"), 3))

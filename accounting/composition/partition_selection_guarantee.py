@@ -1,10 +1,10 @@
-r"""The guarantee of noisy counts above a threshold, with the exact delta of revealed keys.
+r"""Partition selection: the guarantee if keys are released whose noisy count reaches a threshold.
 
-A user has m keys that no other user has, with counts c_1, ..., c_m whose sum is at most R
-(``rows_per_user``). With noise X, at least one of these keys is released with probability
-1 - prod_i P(c_i + X < threshold); delta is the maximum of this probability over all such counts. If
-none of these keys is released, the release reveals no more than noisy counts of shared keys. Proof:
-docs/proofs/selection.md.
+Consider the keys that only one user has. Let c_1, ..., c_m be their counts, whose sum is at most R
+(``rows_per_user``). With noise X, at least one of these keys is released with probability 1 -
+prod_i P(c_i + X < threshold). The delta of the release is the maximum of this probability over m
+and all such counts. If none of these keys is released, the release reveals no more than the noisy
+counts of keys that other users also have. Proof: docs/proofs/selection.md.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def appearance(noise: Noise, threshold: int, rows_per_user: int) -> Fraction:
 
 
 def most_exposed(noise: Noise, threshold: int, rows_per_user: int) -> tuple[int, ...]:
-    r"""The counts of the keys held by only one user that maximise the probability of a release.
+    r"""The worst-case counts of the keys that only one user has, with sum ``rows_per_user``.
 
-    Here a release means that at least one of these keys is released.
+    They maximise the probability that at least one of these keys is released.
 
     >>> from dpcore import DiscreteLaplace
     >>> most_exposed(DiscreteLaplace(scale=1), 10, 3), most_exposed(DiscreteLaplace(scale=9), 10, 3)
@@ -81,9 +81,9 @@ def least_threshold(noise: Noise, delta: RationalLike, rows_per_user: int) -> in
 def threshold_guarantee(mechanism: NoisyThreshold) -> Composition:
     r"""Compose the guarantee of the noisy counts with the delta of revealing a key.
 
-    The result is an upper bound that need not be tight. The guarantee of the counts is for a user
-    whose keys all occur in the rows of others; delta is for a user whose keys occur nowhere else.
-    No user can attain both.
+    The result is an upper bound that no user attains: the guarantee of the counts is for a user
+    whose keys all occur in the rows of others, and delta is for a user whose keys occur nowhere
+    else.
     """
     noise = mechanism.mechanism.noise
     delta = appearance(noise, mechanism.threshold, mechanism.rows_per_user)

@@ -118,12 +118,13 @@ class TrainingRun:
         return -(-self.rounds // self.batches)
 
     def first(self, rounds: int) -> TrainingRun:
-        r"""The run up to and including round ``rounds``."""
+        r"""The same run, stopped after ``rounds`` rounds."""
         return replace(self, rounds=rounds, epochs=0)
 
     def release(self) -> tuple[Description, int]:
-        r"""Return (release, count): the release of one round or one epoch, and how often it occurs.
+        r"""The release that is repeated, and the number of its repetitions, as a pair.
 
+        The release is one round, or one epoch if the batches of an epoch depend on each other.
         Replacing an example changes the sum of a batch by up to twice the clipping norm.
 
         Raises :class:`InvalidParameter` if no bound is proven for the relation or the group size.
@@ -162,16 +163,17 @@ class TrainingRun:
         return compose(self.release())
 
     def bounded(self, found: Bound) -> Bound:
-        r"""Convert a bound on the composition to a bound on the run: ``lower`` may become None.
+        r"""Convert a bound on the composition of the releases to a bound on the run itself.
 
-        If the order of the batches is a secret shuffle, or the last pass of an allocation ends
-        early, the run may be more private than the composition, so only the upper bound holds.
+        The run may be more private than the composition if the order of the batches is a secret
+        shuffle, or if the last pass of an allocation ends early. Then only the upper bound holds,
+        and ``lower`` is None.
         """
         early = self.sampling is Sampling.ALLOCATED and self.rounds % self.batches
         return replace(found, lower=None) if early or self.sampling is Sampling.SHUFFLED else found
 
     def command(self, delta: str) -> str:
-        r"""The equivalent ``dpcore budget epsilon`` command."""
+        r"""The ``dpcore budget epsilon`` command for the epsilon of this run at ``delta``."""
         step, count = self.release()
         return f"dpcore budget epsilon --noise {step.text} --rounds {count} --delta {delta}"
 

@@ -1,10 +1,10 @@
 r"""Poisson batches truncated to a maximum size: the increase of delta due to truncation.
 
-A trainer with a fixed batch shape samples each example with the same probability, and drops
-examples at random if more than B were sampled. With probability 1 - eta no round is truncated, and
-the run equals the run without truncation. So delta increases by at most eta (1 + e^epsilon):
-Chua, Ghazi, Kamath, Kumar, Manurangsi, Sinha and Zhang (2024), "Scalable DP-SGD: Shuffling vs.
-Poisson Subsampling". Proofs: docs/proofs/subsampling.md.
+A trainer whose batches have a fixed shape samples each example with the same probability, and drops
+examples at random if more than B were sampled. If no round is truncated, the run equals a run
+without truncation. So delta increases by at most eta (1 + e^epsilon), where eta is the probability
+that any round is truncated: Chua, Ghazi, Kamath, Kumar, Manurangsi, Sinha and Zhang (2024),
+"Scalable DP-SGD: Shuffling vs. Poisson Subsampling". Proofs: docs/proofs/subsampling.md.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _THEOREM: Final = (
 class Truncated(Guarantee):
     r"""The guarantee of Poisson batches that are truncated to at most ``most`` examples.
 
-    ``total`` is the composition without truncation; every part of it is a Poisson sample. The
+    ``total`` is the composition without truncation, which must consist of Poisson samples. The
     choice of dropped examples may depend on anything but the released values. ``examples`` is the
-    size of the larger dataset.
+    size of the larger of the neighbouring datasets.
 
     >>> from accounting.descriptions.real_noise import Gaussian
     >>> from accounting import PoissonSampled
@@ -92,7 +92,7 @@ class Truncated(Guarantee):
 
     @property
     def cut_at_all(self) -> Enclosure:
-        r"""The probability eta that any batch is truncated, for the larger dataset."""
+        r"""The probability eta that at least one batch is truncated, for the larger dataset."""
         kept = arb(0)
         with precision(_BITS):
             for source, rounds in self.total.parts:
@@ -104,7 +104,7 @@ class Truncated(Guarantee):
             return within(Enclosure.of(-kept.expm1()), Fraction(0), Fraction(1))
 
     def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""The delta at ``epsilon``, at most eta (1 + e^epsilon) above that without truncation."""
+        r"""The delta at ``epsilon``, within eta (1 + e^epsilon) of that without truncation."""
         at = at_least_zero("epsilon", epsilon)
         found = self.total.delta(at, relative)
         more = self._more(at)
@@ -112,7 +112,7 @@ class Truncated(Guarantee):
         return self._with_assumptions(found, min(found.upper + more, Fraction(1)), lower)
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""The epsilon at ``delta``; infinite if truncation alone may exceed that delta."""
+        r"""The epsilon at ``delta``, infinite if truncation alone may exceed this delta."""
         most = probability("delta", delta)
         found = self.total.epsilon(most, relative)
         upper = self._least(most, found, relative)
@@ -123,7 +123,6 @@ class Truncated(Guarantee):
         return self._with_assumptions(found, upper, lower)
 
     def to_json(self) -> dict[str, Any]:
-        r"""The two sizes and the composition, as JSON."""
         return {
             "claim": "truncated-batches",
             "examples": self.examples,

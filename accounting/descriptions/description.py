@@ -2,9 +2,7 @@ r"""A release as data: noise, sensitivity, sampling scheme, neighbouring relatio
 
 This module contains only data; :func:`accounting.derive_guarantee.guarantee` derives the guarantee.
 The Python interface, the commands, events of dp-accounting, certificates and ledgers all use
-:class:`Description`; :func:`description_from_json` parses the output of
-:meth:`Description.to_json`. For sampling schemes see
-:mod:`accounting.descriptions.sampling_schemes`.
+:class:`Description`. For sampling schemes see :mod:`accounting.descriptions.sampling_schemes`.
 """
 
 from __future__ import annotations
@@ -43,13 +41,14 @@ LOCAL_REPORT: Final = "local-report"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    r"""One release: noise added to a query of a sample under ``scheme``.
+    r"""One release: noise added to a query of the units that participate under ``scheme``.
 
     One unit changes the query by up to ``sensitivity``. Neighbours differ in ``group`` units by
     ``relation``, by default the first relation of the scheme. With sampling, the sensitivity is
-    that of adding a unit; with :class:`FixedSize` it is that of replacing a unit. ``noise`` may
-    also be the local report of each user, shuffled or not; then the relation must be replace and
-    the sensitivity 1, and the report gets the unit of the description.
+    that of adding a unit, except that with :class:`FixedSize` it is that of replacing a unit.
+
+    ``noise`` may also be the local report of each user, shuffled or not. The relation must then be
+    replace and the sensitivity 1, and the scope of the report is set to that of the description.
 
     >>> Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/100"), group=3).text
     'gaussian:sigma=2 --sensitivity 1 --poisson 1/100 --group 3'
@@ -131,19 +130,19 @@ class Description:
 
     @property
     def added(self) -> Relation:
-        r"""The relation of the sensitivity: add-remove with sampling, unless ``scheme.whole``."""
+        r"""The relation of the sensitivity: add-remove, unless ``scheme.whole`` is True."""
         return self.scope.relation if self.scheme.whole else _ADDED
 
     @property
     def replaced(self) -> bool:
-        r"""Whether replacing a unit may change the query twice as much as adding one."""
+        r"""Whether neighbours replace units but the sensitivity is that of adding one."""
         return self.scope.relation is not self.added
 
     @property
     def unsampled(self) -> Description:
-        r"""The release without sampling, with the sensitivity of the relation.
+        r"""The release without sampling, with a sensitivity that covers every change by one unit.
 
-        Replacing a unit changes the query up to twice as much as adding one.
+        In particular, replacing a unit changes the query up to twice as much as adding one.
         """
         times = self.scheme.most_moves * (2 if self.replaced else 1)
         moves = Sensitivity.of(self.sensitivity).times(times)
@@ -154,12 +153,12 @@ class Description:
 
     @property
     def moved(self) -> Sensitivity:
-        r"""The largest change of the query between neighbours if all units participate."""
+        r"""The largest change of the query by the whole group, if all units participate."""
         return Sensitivity.of(self.sensitivity).times(self.group)
 
     @property
     def text(self) -> str:
-        r"""The description in the syntax of the commands."""
+        r"""The description as options of the ``dpcore`` commands."""
         moves = write_sensitivity(Sensitivity.of(self.sensitivity))
         if isinstance(self.noise, LocalReport):
             words = [self.noise.text]
@@ -174,7 +173,7 @@ class Description:
         return " ".join(words)
 
     def to_json(self) -> dict[str, Any]:
-        r"""All fields as JSON; the scheme and the relation determine the value of ``claim``.
+        r"""All fields as JSON. The field ``claim`` depends on the scheme and the relation.
 
         >>> Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/9")).to_json()["claim"]
         'poisson-sampled'

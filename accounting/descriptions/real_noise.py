@@ -1,8 +1,8 @@
 r"""Real-valued Gaussian and Laplace noise, which other code adds; used only for accounting.
 
 These classes are not subclasses of :class:`dpcore.noise.Noise`: dpcore never draws such noise,
-since no float follows such a law exactly. Results hold for the ideal law and list this assumption;
-``released_by`` names the integer law that can be drawn exactly.
+since no float follows such a law exactly. Results hold for the ideal law, and state this as an
+assumption. ``released_by`` names the integer noise that can be drawn exactly instead.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RealNoise(metaclass=LawType):
 
     @property
     def assumption(self) -> str:
-        r"""The assumption about code that adds this noise in floating point."""
+        r"""The assumption that code which adds this noise in floating point follows its law."""
         law = ",".join(f"{key}={value}" for key, value in self.parameters.items())
         return (
             f"the noise is exactly {self.name}:{law}, which floating-point code only approximates; "

@@ -1,8 +1,7 @@
-r"""Sampling schemes, which determine the units that participate in a round, as data and text.
+r"""Sampling schemes as data and text. A scheme determines the units that participate in a round.
 
-A new scheme needs a class here and a case in
-:func:`accounting.derive_guarantee.guarantee`. :func:`read_scheme` parses the output
-of :attr:`Scheme.text`.
+A new scheme needs a class here and a case in :func:`accounting.derive_guarantee.guarantee`.
+:func:`read_scheme` parses the output of :attr:`Scheme.text`.
 """
 
 from __future__ import annotations
@@ -39,10 +38,11 @@ class Scheme:
 
     - ``name``: the name of the scheme in text;
     - ``words``: its name in JSON for each relation with a proven bound, the default relation first;
-    - ``why``: the reason why another relation is unsupported;
+    - ``why``: why no bound is supported for other relations;
     - ``grouped``: the relations with a proven bound for groups;
     - ``gaussian``: whether only real-valued Gaussian noise is supported;
-    - ``reports``: True if only local reports are supported, False if only noise, None if both;
+    - ``reports``: True if the scheme supports only local reports, False if only noise, None
+      if it supports both;
     - ``whole``: True if the sensitivity is that of a change under the relation, False if it is that
       of adding a unit.
     """
@@ -70,7 +70,7 @@ class Scheme:
 
     @property
     def everybody(self) -> bool:
-        r"""Whether all units participate in every round, so that nothing amplifies privacy."""
+        r"""Whether all units participate in every round, so that privacy is not amplified."""
         return False
 
     @property
@@ -106,12 +106,10 @@ class Everyone(Scheme):
 
     @property
     def everybody(self) -> bool:
-        r"""True: every unit participates."""
         return True
 
     @property
     def option(self) -> str:
-        r"""The empty string, since this scheme is the default."""
         return ""
 
 
@@ -130,12 +128,10 @@ class Poisson(Scheme):
 
     @property
     def everybody(self) -> bool:
-        r"""Whether the rate is 1."""
         return self.rate == 1
 
     @property
     def option(self) -> str:
-        r"""The rate as the option ``--poisson``."""
         return f"--poisson {self.rate}"
 
 
@@ -157,7 +153,6 @@ class FixedSize(Scheme):
 
     @property
     def everybody(self) -> bool:
-        r"""Whether the sample is the population."""
         return self.sample == self.population
 
     @property
@@ -184,12 +179,10 @@ class Allocation(Scheme):
 
     @property
     def participations(self) -> int:
-        r"""The number of picks."""
         return self.picks
 
     @property
     def everybody(self) -> bool:
-        r"""Whether every unit is in all rounds."""
         return self.picks == self.rounds
 
 
@@ -210,7 +203,7 @@ class TruncatedPoisson(Scheme):
 
     @property
     def most_moves(self) -> int:
-        r"""The value 2: in a full batch a sampled unit displaces another one."""
+        # In a full batch a sampled unit displaces another one.
         return 2
 
 
@@ -241,7 +234,6 @@ class Shifts(Scheme):
 
     @property
     def most_moves(self) -> int:
-        r"""The index of the last weight."""
         return len(self.weights) - 1
 
 

@@ -1,7 +1,7 @@
 r"""A numerical bound together with the theorem that proves it.
 
-A bound has a lower and an upper value if the true value is enclosed. If a theorem bounds it only
-from above, ``lower`` is None rather than 0.
+A bound encloses the true value between ``lower`` and ``upper``. If only an upper bound is known,
+``lower`` is None rather than 0.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Bound(Ordered):
     r"""``lower <= true value <= upper``; ``lower`` is None if only an upper bound is known.
 
     ``method`` is the way in which the bound was computed, for example "exact", "direct", "contour"
-    (a contour integral) or "basic"; ``theorem`` is the theorem used, ``assumptions`` are the
-    unproven assumptions. ``safe`` is the value to report: the upper bound on an epsilon or a delta,
-    the lower bound on a type II error. ``float(bound)`` and ``f"{bound:.3f}"`` give that value,
-    rounded to the safe side. A comparison has the same result on the whole interval, or raises
-    :class:`dpcore.Undecided`.
+    (a contour integral) or "basic"; ``theorem`` is the theorem used, and ``assumptions`` are the
+    unproven assumptions. ``safe`` names the end to report: the upper one for an epsilon or a delta,
+    the lower one for a type II error. ``float(bound)`` and ``f"{bound:.3f}"`` give this value,
+    rounded to the safe side. A comparison is decided if it has the same result for all numbers from
+    ``lower`` to ``upper``; otherwise it raises :class:`dpcore.Undecided`.
 
     >>> from fractions import Fraction
     >>> basic = Bound(upper=Fraction(5, 2), method="basic", theorem="epsilons add")

@@ -28,9 +28,9 @@ _LINES: Final = "each (epsilon, delta) bounds every test (Dong, Roth and Su 2022
 class Guarantee(ABC):
     r"""A privacy guarantee between neighbouring datasets: epsilon, delta, rho and other parameters.
 
-    ``relative`` is the requested relative width of the bound; the default is a width that is cheap
-    to compute. An infinite upper bound means that the quantity is infinite, or that this method
-    gives no bound.
+    ``relative`` is the requested relative width of a bound, by default one that is cheap to
+    compute. An infinite upper bound means that the quantity is infinite, or that this method gives
+    no bound.
 
     >>> from accounting.guarantees.stated_guarantees import Pure, ZCdp
     >>> [f"{claim.epsilon('1e-6'):.3f}" for claim in (Pure(1), ZCdp("1/800"))]
@@ -77,14 +77,14 @@ class Guarantee(ABC):
         raise NotDerived(f"the zCDP parameter of {self!r}", _NONE)
 
     def pure(self, relative: RationalLike | None = None) -> Bound:
-        r"""The largest privacy loss, epsilon at delta = 0; possibly infinite."""
+        r"""The largest privacy loss, that is, epsilon at delta = 0. It may be infinite."""
         return self.epsilon(0, relative)
 
     def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""A lower bound on the type II error of any test with type I error ``alpha``.
 
-        A value of 1 - alpha means perfect privacy, 0 means none. Each (epsilon, delta) of the curve
-        gives a valid bound; a search chooses the best one.
+        An error of 1 - alpha means perfect privacy, 0 means none. Each point (epsilon, delta) of
+        the privacy curve gives a valid bound; a search chooses the best one.
         """
         at = probability("alpha", alpha)
         found = curve_tradeoff(lambda e: Fraction(min(self.delta(e, relative).upper, 1)), at)
@@ -95,10 +95,9 @@ class Guarantee(ABC):
     ) -> Axes:
         r"""Plot epsilon for ``points`` deltas from 1/2 down to ``least_delta``, with both bounds.
 
-        The plot is drawn on the matplotlib Axes ``ax``, by default on a new figure. Returns these
-        Axes.
-
-        Raises :class:`InvalidParameter` if matplotlib is missing, or if no epsilon is finite.
+        The plot is drawn on the matplotlib Axes ``ax``, or on a new figure, and its Axes are
+        returned. Raises :class:`InvalidParameter` if matplotlib is missing, or if no epsilon is
+        finite.
         """
         from accounting.guarantees.plot_curve import plot
 
@@ -125,7 +124,7 @@ def order_above_one(order: RationalLike) -> Fraction:
 
 
 def check_width(relative: RationalLike | None) -> None:
-    r"""Refuse an invalid relative width where a formula gives the value, whatever the width."""
+    r"""Check that ``relative`` is None or a valid relative width."""
     width(relative, Fraction(1, 2))
 
 

@@ -37,7 +37,7 @@ def deltas_down_to(least: Fraction, count: int) -> list[Fraction]:
 
 
 def draw_curve(axes: Axes, points: Sequence[tuple[float, Bound]]) -> None:
-    r"""Plot ``points`` (delta, bound on epsilon): points are proven, the lines interpolate."""
+    r"""Plot the proven ``points``, pairs (delta, bound on epsilon), joined by lines."""
     above = [(b.upper_float, delta) for delta, b in points if b.upper < math.inf]
     if not above:
         reason = "must be finite at some delta: there is nothing to plot"

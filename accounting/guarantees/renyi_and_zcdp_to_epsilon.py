@@ -9,9 +9,9 @@ rho-zCDP means D_alpha <= rho alpha for all orders. Each order gives a valid bou
 orders affects only the tightness: a floating-point search proposes orders, and ball arithmetic
 evaluates the bound.
 
-The module also computes the epsilon and delta of randomised response, the worst pair of any
-(epsilon, delta) claim: with probability ``hidden`` the outcome reveals the dataset, otherwise it is
-randomised response at epsilon (Kairouz, Oh and Viswanath 2015). Proofs: docs/proofs/composition.md.
+The module also converts (epsilon, delta)-DP to other epsilons and deltas. The worst mechanism
+reveals the dataset with probability delta, and is randomised response at epsilon otherwise
+(Kairouz, Oh and Viswanath 2015). Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def delta_from_renyi(renyi: Renyi, epsilon: RationalLike) -> Bound:
 
 
 def epsilon_at_order(divergence: End, order: Fraction, delta: Fraction) -> End:
-    r"""The epsilon at ``delta`` implied by D_alpha <= ``divergence``, rounded up, at least 0."""
+    r"""The epsilon at ``delta`` that D_alpha <= ``divergence`` implies at one order, rounded up."""
     if divergence == 0 or delta == 1:
         return Fraction(0)
     if delta == 0 or not isinstance(divergence, Fraction):
@@ -76,14 +76,14 @@ def epsilon_at_order(divergence: End, order: Fraction, delta: Fraction) -> End:
 
 
 def delta_at_order(divergence: End, order: Fraction, epsilon: Fraction) -> Fraction:
-    r"""The delta at ``epsilon`` implied by D_alpha <= ``divergence``, rounded up, at most 1."""
+    r"""The delta at ``epsilon`` that D_alpha <= ``divergence`` implies at one order, rounded up."""
     return _exponential(_log_delta(divergence, order, epsilon))
 
 
 def rho_within(epsilon: RationalLike, delta: RationalLike) -> Fraction:
     r"""A rho, rounded down, such that every rho-zCDP mechanism is (epsilon, delta)-DP.
 
-    The result inverts the bound of :func:`approx_from_renyi`, at the best of the orders tried.
+    The rho is the largest one found by a search over the orders of :func:`approx_from_renyi`.
     """
     most, target = at_least_zero("epsilon", epsilon), rational_in("delta", delta, "(0, 1)")
 
@@ -100,7 +100,7 @@ def rounded_up(value: Fraction) -> Fraction: ...
 @overload
 def rounded_up(value: End) -> End: ...
 def rounded_up(value: End) -> End:
-    r"""The value rounded up to 66 bits, with a relative error of at most 2^-65."""
+    r"""The value rounded up to 66 bits, which changes it by at most 2^-65 in relative terms."""
     if not isinstance(value, Fraction) or value == 0:
         return value
     shift = value.denominator.bit_length() - value.numerator.bit_length() + _KEPT
@@ -166,7 +166,7 @@ def _order(place: float) -> Fraction:
 
 
 def response_epsilon(epsilon: Fraction, hidden: Fraction, delta: Fraction) -> Fraction:
-    r"""The least epsilon at ``delta`` of the randomised response of this module, rounded up."""
+    r"""The least epsilon at ``delta`` that (``epsilon``, ``hidden``)-DP implies, rounded up."""
     # delta = hidden + (1 - hidden)(e^epsilon - e^found)/(1 + e^epsilon), solved for `found`.
     if delta < hidden:
         wanted = f"an epsilon at delta = {delta} from a claim at delta = {hidden}"
@@ -185,7 +185,7 @@ def response_epsilon(epsilon: Fraction, hidden: Fraction, delta: Fraction) -> Fr
 
 
 def response_delta(epsilon: Fraction, hidden: Fraction, at: Fraction) -> Fraction:
-    r"""The least delta at epsilon ``at`` of the randomised response of this module, rounded up."""
+    r"""The least delta at epsilon ``at`` that (``epsilon``, ``hidden``)-DP implies, rounded up."""
     if at >= epsilon:
         return hidden
     with precision(_BITS):
@@ -195,7 +195,7 @@ def response_delta(epsilon: Fraction, hidden: Fraction, at: Fraction) -> Fractio
 
 
 def bounded_range_epsilon(length: Fraction, delta: Fraction) -> Fraction:
-    r"""The least epsilon at ``delta`` of a selection whose losses span at most ``length``."""
+    r"""The least epsilon at ``delta`` of a selection whose losses have a range of ``length``."""
     # delta = (1 - e^((found - length)/2))^2/(1 - e^-length), solved for `found`.
     if delta == 1:
         return Fraction(0)
@@ -206,7 +206,7 @@ def bounded_range_epsilon(length: Fraction, delta: Fraction) -> Fraction:
 
 
 def bounded_range_delta(length: Fraction, at: Fraction) -> Fraction:
-    r"""The least delta at epsilon ``at`` of a selection whose losses span at most ``length``."""
+    r"""The least delta at epsilon ``at`` of a selection whose losses have a range of ``length``."""
     if at >= length:
         return Fraction(0)
     with precision(_BITS):
@@ -215,7 +215,7 @@ def bounded_range_delta(length: Fraction, at: Fraction) -> Fraction:
 
 
 def randomised_response_renyi(epsilon: RationalLike, order: RationalLike) -> Enclosure:
-    r"""D_alpha of randomised response, alpha = ``order``: the most of any epsilon-DP mechanism."""
+    r"""D_alpha, alpha = ``order``, of randomised response: the maximum under ``epsilon``-DP."""
     e, alpha = at_least_zero("epsilon", epsilon), order_above_one(order)
     if e == 0:
         return Enclosure.exactly(0)

@@ -1,8 +1,8 @@
-r"""Stated guarantees (claims) as data: pure DP, zCDP, Renyi DP, (epsilon, delta)-DP, or assumed.
+r"""Stated guarantees as data: pure DP, zCDP, Renyi DP, (epsilon, delta)-DP, or assumed.
 
-:func:`accounting.derive_guarantee.guarantee` derives a claim from a mechanism, and theorems convert
-one claim into another. Any other claim is stated as :class:`Assumed`, with a reason that is never
-dropped.
+They are also called claims. :func:`accounting.derive_guarantee.guarantee` derives a claim from a
+mechanism, and theorems convert one claim into another. Any other claim is stated as
+:class:`Assumed`, with a reason that is never dropped.
 """
 
 from __future__ import annotations
@@ -79,11 +79,13 @@ class _Stated(Guarantee):
 
     @abstractmethod
     def _epsilon(self, delta: Fraction) -> End:
-        r"""The least epsilon that the claim implies at ``delta``, rounded up."""
+        # The least epsilon that the claim implies at ``delta``, rounded up.
+        ...
 
     @abstractmethod
     def _delta(self, epsilon: Fraction) -> End:
-        r"""The least delta that the claim implies at ``epsilon``, rounded up."""
+        # The least delta that the claim implies at ``epsilon``, rounded up.
+        ...
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
         check_width(relative)
@@ -102,11 +104,9 @@ class _Stated(Guarantee):
 
     @property
     def text(self) -> str:
-        r"""The claim as ``name=value``, without its scope."""
         return ",".join(f"{key}={value}" for key, value in self.parameters().items())
 
     def to_json(self) -> dict[str, Any]:
-        r"""The claim as text; :func:`claim_from_json` reads it back."""
         return {"claim": self.word, **self.parameters(), "scope": self.scope.to_json()}
 
     def __repr__(self) -> str:
@@ -133,14 +133,14 @@ class _Response(_Stated):
     attained: ClassVar[bool] = True
 
     def to_json(self) -> dict[str, Any]:
-        r"""The claim as text; :func:`claim_from_json` reads it back."""
         found = _Stated.to_json(self)
         return found if self.attained else {**found, "attained": False}
 
     @property
     @abstractmethod
     def _point(self) -> tuple[Fraction, Fraction]:
-        r"""The stated epsilon and delta."""
+        # The stated epsilon and delta.
+        ...
 
     def _epsilon(self, delta: Fraction) -> Fraction:
         return response_epsilon(*self._point, delta)
@@ -149,7 +149,6 @@ class _Response(_Stated):
         return response_delta(*self._point, epsilon)
 
     def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""The least type II error at type I error ``alpha`` under this (epsilon, delta)."""
         check_width(relative)
         at = probability("alpha", alpha)
         least = approx_tradeoff(*self._point, at)
@@ -180,14 +179,12 @@ class Pure(_Response):
         return self.stated_epsilon, Fraction(0)
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""The Renyi divergence of randomised response, rounded up."""
         check_width(relative)
         at = order_above_one(order)
         found = rounded_up(randomised_response_renyi(self.stated_epsilon, at).upper)
         return self._upper(found, f"a Renyi bound of order {at} from {self!r}")
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""The implied zCDP parameter min(epsilon^2/2, epsilon)."""
         check_width(relative)
         epsilon = self.stated_epsilon
         rho = min(epsilon**2 / 2, epsilon)
@@ -195,7 +192,7 @@ class Pure(_Response):
 
 
 class PureBound(Pure):
-    r"""A proven epsilon that the mechanism may not attain: compositions have only upper bounds.
+    r"""A proven epsilon that need not be attained, so that compositions have only upper bounds.
 
     >>> from accounting import compose
     >>> compose((PureBound(1), 3)).epsilon("1e-6")
@@ -209,7 +206,7 @@ class PureBound(Pure):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BoundedRange(PureBound):
-    r"""Adaptive selections of bounded range, such as the exponential mechanism.
+    r"""One or several adaptive selections of bounded range, such as the exponential mechanism.
 
     The privacy losses of each selection lie in an interval of length at most epsilon/choices
     (Durfee and Rogers 2019). All ``choices`` selections together satisfy epsilon-DP and rho-zCDP
@@ -230,7 +227,6 @@ class BoundedRange(PureBound):
         object.__setattr__(self, "choices", count)
 
     def parameters(self) -> dict[str, Any]:
-        r"""The epsilon and the number of selections, as text."""
         return {**Pure.parameters(self), "choices": str(self.choices)}
 
     def _epsilon(self, delta: Fraction) -> Fraction:
@@ -244,12 +240,10 @@ class BoundedRange(PureBound):
         return min(Pure._delta(self, epsilon), self._zcdp._delta(epsilon))  # type: ignore[return-value]  # one is finite
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""The smaller of rho alpha and the Renyi divergence of randomised response."""
         found = Pure.renyi(self, order, relative)
         return replace(found, upper=min(found.upper, self._zcdp.renyi(order).upper))
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""The rho of the selections, or the zCDP parameter of a pure claim if it is smaller."""
         found = Pure.zcdp(self, relative)
         theorem = "Cesar and Rogers 2021, Lemma 3.2"
         return replace(found, upper=min(found.upper, Fraction(self._zcdp.rho)), theorem=theorem)
@@ -287,7 +281,6 @@ class ZCdp(_Stated):
         return delta_from_renyi(lambda a: rho * a, epsilon).upper if rho else Fraction(0)
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""The bound rho alpha on D_alpha, by definition."""
         check_width(relative)
         at = order_above_one(order)
         return Bound(upper=self.rho * at, method=self.word, theorem="the definition")
@@ -322,7 +315,7 @@ class Approx(_Response):
 
 
 class ApproxBound(Approx):
-    r"""A proven (epsilon, delta) that may not be attained: compositions have only upper bounds."""
+    r"""A proven (epsilon, delta) that need not be attained; compositions have only upper bounds."""
 
     __slots__ = ()
 
@@ -384,19 +377,16 @@ class Rdp(_Stated):
         return min(delta_at_order(bound, a, epsilon) for a, bound in points_of(self))
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""The bound at ``order``; between stated orders, from a chord of (alpha - 1) D_alpha."""
         check_width(relative)
         found = _between(points_of(self), order_above_one(order))
         theorem = "as stated; between the stated orders, by convexity"
         return Bound(upper=found, method=self.word, theorem=theorem)
 
     def parameters(self) -> dict[str, Any]:
-        r"""The points (order, epsilon), as text."""
         return {"points": {str(order): str(epsilon) for order, epsilon in points_of(self)}}
 
     @property
     def text(self) -> str:
-        r"""A short text with the number of orders."""
         return f"Renyi divergences at {len(points_of(self))} orders"
 
 
@@ -448,7 +438,6 @@ class Assumed(Guarantee):
 
     @property
     def scope(self) -> Scope:
-        r"""The scope of the assumed claim."""
         return self.guarantee.scope
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
@@ -470,7 +459,6 @@ class Assumed(Guarantee):
         return replace(found, assumptions=(f"{self.guarantee!r}: {self.reason}",))
 
     def to_json(self) -> dict[str, Any]:
-        r"""The claim as text; :func:`claim_from_json` reads it back."""
         inner = self.guarantee.to_json()
         return {"claim": self.word, "guarantee": inner, "reason": self.reason}
 

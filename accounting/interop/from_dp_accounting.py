@@ -1,8 +1,8 @@
 r"""Read events of dp-accounting, as plain data or JSON, and convert them to guarantees.
 
 Parsing JSON does not need the library. The fields are those of the library, e.g. ``{"class_name":
-"GaussianDpEvent", "noise_multiplier": 1.1}``. The class name may also be given under the key
-``event`` if there is no inner event, and may omit the suffix ``DpEvent``. Proofs:
+"GaussianDpEvent", "noise_multiplier": 1.1}``. The class name may omit the suffix ``DpEvent``. Its
+key may also be ``event``, unless this is the key of an inner event. Proofs:
 docs/proofs/composition.md.
 """
 
@@ -99,7 +99,7 @@ def library(name: str = "dp_accounting") -> Any:
 
 
 class Event(SimpleNamespace):
-    r"""An event: its ``class_name`` and its fields, including nested events."""
+    r"""An event of dp-accounting as plain data: its ``class_name``, fields and nested events."""
 
     def __repr__(self) -> str:
         given = ", ".join(f"{k}={v!r}" for k, v in vars(self).items() if k != "class_name")
@@ -369,7 +369,7 @@ def _sampled(event: Event, scope: Scope) -> Guarantee:
 
 
 def reveals_all(total: Composition) -> bool:
-    r"""Whether a part is a claim with delta = 1, under which all data may be revealed."""
+    r"""Whether one of the composed claims has delta = 1, so that all data may be revealed."""
     return any(isinstance(part, Approx) and part.stated_delta == 1 for part, _ in total.parts)
 
 
@@ -395,7 +395,7 @@ def _positive(argument: str, value: object) -> Fraction:
 
 
 def refused_part(event: Any, scope: Scope) -> tuple[Any, DpcoreError] | None:
-    r"""The first unsupported part of an event, with the reason; None if all are supported."""
+    r"""The first unsupported event in ``event``, with the reason; None if all are supported."""
     plain = event_of(event)
     inner = event.events if plain.class_name == "ComposedDpEvent" else []
     inner = [event.event] if plain.class_name == "SelfComposedDpEvent" else inner

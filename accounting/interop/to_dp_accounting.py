@@ -1,8 +1,8 @@
 r"""Convert guarantees to events and PLDs of dp-accounting, and provide a certified accountant.
 
 The library is an extra (``pip install dpcore[interop]``) and is imported at first use. It computes
-in floats: exported values are rounded to the safe side, but the library's rounding errors are not
-bounded. The accountant relies on the events that its caller states. An event of integer noise
+in floats. Exported values are rounded to the safe side, but the rounding errors of the library are
+not bounded. The accountant trusts the events that its caller states. An event of integer noise
 becomes an exact curve; for real-valued noise, exact sampling is an assumption. An event that states
 a guarantee becomes an :class:`Assumed` claim. Proofs: docs/proofs/composition.md.
 """
@@ -63,7 +63,7 @@ _NEAR: Final = 2.0**-64
 
 
 def assumes(source: Guarantee) -> bool:
-    r"""Whether the guarantee has assumptions beyond the claims among its parts."""
+    r"""Whether ``source`` is assumed, or has assumptions that its composed guarantees lack."""
     if isinstance(source, Composition):
         return source.assumptions != compose(*source.parts).assumptions
     return isinstance(source, Assumed)
@@ -196,12 +196,13 @@ def _no_event(what: str, why: str) -> NotDerived:
 def to_pld(source: Guarantee, *, interval: RationalLike = "1e-4") -> Any:
     r"""A ``PrivacyLossDistribution`` of dp-accounting that dominates ``source``.
 
-    Its losses are multiples of ``interval``, as dp-accounting requires for composition. The mass at
-    each loss is split between the two adjacent multiples so that both laws keep their masses
-    (merging the two outcomes is post-processing), and every mass is rounded up. So the delta of one
-    round is at least the exact delta at every epsilon, even after dp-accounting rounds its sums.
-    Several rounds are composed by dp-accounting, whose transform has an error of about 1e-16 in
-    either direction.
+    Its losses are multiples of ``interval``, as dp-accounting requires for composition. Each
+    outcome is split into two outcomes at the adjacent multiples, so that its probability is
+    unchanged under both datasets. Merging the two again is post-processing, so the split
+    distribution dominates the original one. Every mass is rounded up. So the delta of one round is
+    at least the exact delta at every epsilon, even after dp-accounting rounds its sums. Several
+    rounds are composed by dp-accounting, whose transform has an error of about 1e-16 in either
+    direction.
     """
     kind = library("dp_accounting.pld.privacy_loss_distribution").PrivacyLossDistribution
     step = float(positive_rational("interval", interval, "the losses lie on multiples of it"))
@@ -254,12 +255,14 @@ def _nodes_of(law: Law, step: float) -> tuple[dict[int, float], float]:
 
 
 def nodes(listed: Listing, step: float) -> tuple[dict[int, float], float]:
-    r"""Dominating masses of the losses j ``step``, as {j: mass}, and the mass at infinity.
+    r"""Discretise privacy losses to multiples of ``step``, so that the result dominates.
 
-    An outcome of loss l with P-mass a and Q-mass b = a e^-l goes to the nodes u <= l <= v: to v
-    with a (1 - e^(u-l))/(1 - e^(u-v)), to u with the remainder; then P and Q keep a and b. The
-    value of a node is the float that dp-accounting computes for it. A loss within 2^-64 of a node
-    is moved there; the mass that this move may lose is counted as infinite loss, like hidden mass.
+    Returns the masses as {j: mass of the loss j ``step``}, and the mass at infinity. Consider an
+    outcome with loss l, P-mass a and Q-mass b = a e^-l, and adjacent multiples u <= l <= v. The
+    mass a (1 - e^(u-l))/(1 - e^(u-v)) goes to v and the rest of a to u, so that a and b are
+    preserved. Each multiple is the float that dp-accounting computes for it. A loss within 2^-64 of
+    a multiple is moved there. The mass at infinity includes the mass that this move may lose, and
+    that of unlisted outcomes.
     """
     found: dict[int, arb] = {}
     seen = moved = arb(0)
@@ -323,8 +326,6 @@ def _kind() -> Callable[..., Any]:
     base: Any = dp.PrivacyAccountant
 
     class CertifiedAccountant(base):  # type: ignore[misc]  # the base is known when it is installed
-        r"""A privacy accountant that composes events with :func:`from_dp_event`."""
-
         def __init__(self, relation: Any, scope: Scope) -> None:
             super().__init__(relation)
             self._scope = scope
@@ -340,7 +341,6 @@ def _kind() -> Callable[..., Any]:
 
         @property
         def assumptions(self) -> tuple[str, ...]:
-            r"""The assumptions made about the events, in order."""
             return self._total().assumptions
 
         def get_epsilon(self, target_delta: float) -> float:

@@ -1,4 +1,7 @@
-r"""Format plans and simulations as text and as JSON; each bound states its direction."""
+r"""Format plans and simulations of protocols as text and as JSON.
+
+Each bound states its direction.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ _MEASURED: Final = (
 
 
 def plan_lines(plan: Plan) -> list[str]:
-    r"""The plan as text, one fact per line, the guarantee first."""
+    r"""The plan as lines of text, each with one property; the guarantee comes first."""
     target = f"epsilon = {plan.epsilon}, delta = {write_rational(plan.delta)}"
     kept = "meets the target" if plan.meets else "NOT certified to meet the target"
     facts = [
@@ -40,7 +43,7 @@ def plan_lines(plan: Plan) -> list[str]:
 
 
 def simulation_lines(result: Simulation) -> list[str]:
-    r"""The plan in short form, the simulated errors, and the remaining guarantee."""
+    r"""The plan in short form, the simulated errors, and the guarantee after the dropouts."""
     plan, kept = result.plan, _whole(result.plan, result.kept, result.present)
     error = f"mean |error| {result.mean_absolute_error:.4g}, root mean square "
     error += f"{result.root_mean_square_error:.4g}, of a sum of {result.present} values in [0, 1]"

@@ -1,9 +1,8 @@
 r"""Parameters of protocols as published in three papers, for ``parameters="paper"``.
 
-The papers are CZ (Chowdhury and Zhou 2023, Theorems 1 to 5), TKMS (Tenenbaum and others 2021,
-Algorithm 3) and LZJ (Li, Zhou and Ji 2022, Algorithm 2). Guarantees do not use these formulas; they
-are derived from the exact laws. Integers are exact, without floating-point rounding. Real
-parameters are enclosures.
+The papers are Chowdhury and Zhou (2023, Theorems 1 to 5), Tenenbaum and others (2021, Algorithm 3)
+and Li, Zhou and Ji (2022, Algorithm 2). Guarantees do not use these formulas; they are derived from
+the exact laws. Integers are exact, without floating-point rounding. Real parameters are enclosures.
 """
 
 from __future__ import annotations
@@ -36,10 +35,11 @@ Form: TypeAlias = Literal["printed", "corrected"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BitNoise:
-    r"""The parameters of a bit-shuffling protocol: encoding bits and noise bits per user.
+    r"""The numbers of bits per user in a bit-shuffling protocol, and the law of the noise bits.
 
-    Each of n ``users`` sends ``precision`` encoding bits and b ``bits`` of noise; p, enclosed by
-    ``probability``, is the probability that a noise bit is 1, and irrational in general.
+    Each of n ``users`` sends ``precision`` encoding bits and b ``bits`` of noise for each
+    coordinate. A noise bit is 1 with a probability p, which is enclosed by ``probability`` as it
+    may be irrational.
     """
 
     users: int
@@ -60,7 +60,7 @@ class BitNoise:
 
     @property
     def variance(self) -> Enclosure:
-        r"""The variance of the noise per coordinate, in steps: n b p (1-p)."""
+        r"""The variance n b p (1-p) of the noise per coordinate, in units of one encoding step."""
         low, high = Fraction(self.probability.lower), Fraction(self.probability.upper)
         # p (1-p) increases up to p = 1/2.
         if high <= Fraction(1, 2):
@@ -78,7 +78,10 @@ def paper_sum(
     failure: RationalLike,
     scaling: RationalLike = 1,
 ) -> AggregatedSum | CentralSum | ShuffledPure:
-    r"""The protocol of CZ for ``instance``; "shuffled-pure" has the corrected form."""
+    r"""The protocol ``instance`` of Chowdhury and Zhou (2023) with its published parameters.
+
+    For "shuffled-pure" they are corrected, see :func:`cz_shuffled`.
+    """
     match instance:
         case "renyi":
             return cz_renyi(users, epsilon, failure, scaling)
@@ -100,11 +103,11 @@ def paper_sum(
 
 
 def cz_pure(users: int, epsilon: RationalLike, failure: RationalLike) -> AggregatedSum:
-    r"""CZ Theorem 1: g = ceil(epsilon sqrt n), tau = ceil((g/epsilon) ln(2/p)).
+    r"""Discrete Laplace noise of scale g/epsilon: Chowdhury and Zhou (2023), Theorem 1.
 
-    Here g is the precision, tau the threshold, n the number of users, and p ``failure``. The noise
-    is discrete Laplace of scale g/epsilon; each of the users adds the difference of two Polya
-    variables of shape 1/n. In Theorem 5 the analyzer adds the noise.
+    Here g = ceil(epsilon sqrt n) is the precision for n users. Each user adds the difference of two
+    Polya variables of shape 1/n. A sum may wrap around if its noise exceeds the threshold tau =
+    ceil((g/epsilon) ln(2/p)), where p is ``failure``.
     """
     sizes, noise = _laplace(users, epsilon, failure)
     return AggregatedSum(**sizes, share=noise.share(users))
@@ -123,10 +126,11 @@ def _laplace(
 def cz_renyi(
     users: int, epsilon: RationalLike, failure: RationalLike, scaling: RationalLike = 1
 ) -> AggregatedSum:
-    r"""CZ Theorem 2: Skellam noise of variance g^2/epsilon^2 for g = ceil(s epsilon sqrt n).
+    r"""Skellam noise of variance g^2/epsilon^2: Chowdhury and Zhou (2023), Theorem 2.
 
-    The threshold is tau = ceil((2g/epsilon) sqrt(ln(2/p)) + sqrt(2) ln(2/p)). Here n is the number
-    of users, s is ``scaling`` and p is ``failure``.
+    Here g = ceil(s epsilon sqrt n) is the precision for n users, and s is ``scaling``. A sum may
+    wrap around if its noise exceeds the threshold tau = ceil((2g/epsilon) sqrt(ln(2/p)) + sqrt(2)
+    ln(2/p)), where p is ``failure``.
     """
     n, g, ratio = _scaled(users, epsilon, scaling)
     log = log_of(2 / _failure(failure))
@@ -138,10 +142,11 @@ def cz_renyi(
 def cz_concentrated(
     users: int, epsilon: RationalLike, failure: RationalLike, scaling: RationalLike = 1
 ) -> AggregatedSum:
-    r"""CZ Theorem 4: g = ceil(s epsilon sqrt n), tau = ceil((g/epsilon) sqrt(2 ln(2/p))).
+    r"""Discrete Gaussian noise of every user: Chowdhury and Zhou (2023), Theorem 4.
 
-    Here n is the number of users, s is ``scaling`` and p is ``failure``. Each user adds a discrete
-    Gaussian of sigma^2 = g^2/(n epsilon^2).
+    It has sigma^2 = g^2/(n epsilon^2), where g = ceil(s epsilon sqrt n) is the precision for n
+    users, and s is ``scaling``. A sum may wrap around if its noise exceeds the threshold tau =
+    ceil((g/epsilon) sqrt(2 ln(2/p))), where p is ``failure``.
     """
     n, g, ratio = _scaled(users, epsilon, scaling)
     log, each = log_of(2 / _failure(failure)), ratio**2 / n
@@ -153,11 +158,12 @@ def cz_concentrated(
 def cz_shuffled(
     users: int, epsilon: RationalLike, failure: RationalLike, *, form: Form
 ) -> ShuffledPure:
-    r"""CZ Theorem 3, with an (epsilon/4, q)-relaxed aggregation.
+    r"""The protocol of Chowdhury and Zhou (2023), Theorem 3, for relaxed aggregation.
 
-    The precision and the threshold are those for epsilon' = epsilon/2.
-    ``form="printed"`` has noise of scale g/epsilon, for which the proof gives 1.5 epsilon;
-    ``form="corrected"`` has the scale g/epsilon' = 2g/epsilon that the proof needs for epsilon.
+    The aggregation is (epsilon/4, q)-relaxed. The precision g and the threshold are those of
+    :func:`cz_pure` for epsilon' = epsilon/2. ``form="printed"`` has noise of scale g/epsilon, for
+    which the proof gives 1.5 epsilon; ``form="corrected"`` has the scale g/epsilon' = 2g/epsilon
+    that the proof needs for epsilon.
     """
     check_word("form", form, Form)
     sizes, noise = _laplace(users, epsilon_of(epsilon) / 2, failure)
@@ -179,15 +185,15 @@ def _scaled(users: int, epsilon: RationalLike, scaling: RationalLike) -> tuple[i
 
 
 def tkms_threshold(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
-    r"""TKMS Algorithm 3: tau = 96 ln(2/delta)/epsilon^2, for epsilon in (0, 1)."""
+    r"""The constant tau = 96 ln(2/delta)/epsilon^2 of :func:`tkms_bits`, for epsilon in (0, 1)."""
     return narrow(_tkms_tau(epsilon, delta), WIDTH_BITS)
 
 
 def tkms_bits(users: int, epsilon: RationalLike, delta: RationalLike) -> BitNoise:
-    r"""TKMS Algorithm 3 for m users.
+    r"""The noise bits of Tenenbaum and others (2021), Algorithm 3, for m users.
 
-    Each user adds ceil(tau/m) fair noise bits if m <= tau, otherwise one bit with probability
-    tau/(2m).
+    Let tau = 96 ln(2/delta)/epsilon^2. Each user adds ceil(tau/m) fair noise bits if m <= tau.
+    Otherwise each user adds one bit, which is 1 with probability tau/(2m).
     """
     m, tau = integer("users", users, at_least=1), tkms_threshold(epsilon, delta)
     if tau.lower >= m:
@@ -206,9 +212,10 @@ def _tkms_tau(epsilon: RationalLike, delta: RationalLike) -> Callable[[], arb]:
 def lzj_vector(
     users: int, coordinates: int, epsilon: RationalLike, delta: RationalLike
 ) -> BitNoise:
-    r"""LZJ Algorithm 2 for n users with vectors of s coordinates and l2 norm at most Delta.
+    r"""The noise bits of Li, Zhou and Ji (2022), Algorithm 2, for n users with vectors.
 
-    An interval of length 2 Delta has g steps; a user adds b noise bits, each 1 with probability p.
+    The vectors have s coordinates and l2 norm at most Delta. An interval of length 2 Delta is
+    divided into g steps. A user adds b noise bits for each coordinate, each 1 with probability p.
     With e = epsilon/(18 sqrt(ln(2/delta))), g is max{e sqrt(n)/(6 sqrt(5 ln(4s/delta))), sqrt s,
     10} rounded up, b = ceil(180 g^2 ln(4s/delta)/(e^2 n)) and p = 90 g^2 ln(4s/delta)/(b e^2 n).
     """
@@ -223,9 +230,10 @@ def lzj_vector(
 
 
 def bits_of_cheu(n: int, g: int, factor: Callable[[], arb]) -> BitNoise:
-    r"""b = ceil(180 g^2 f/n) noise bits per user with p = 90 g^2 f/(n b), where f = ``factor()``.
+    r"""The noise bits of Cheu et al. (2021) for n users and precision g.
 
-    The source is Cheu et al. 2021.
+    With f = ``factor()`` each user adds b = ceil(180 g^2 f/n) bits, each 1 with probability 90 g^2
+    f/(n b).
     """
     bits = ceiling(lambda: 180 * g * g * factor() / n)
     chance = narrow(lambda: 90 * g * g * factor() / (n * bits), WIDTH_BITS)
@@ -243,7 +251,7 @@ def epsilon_of(value: object) -> Fraction:
 
 
 def log_of(value: Fraction) -> Callable[[], arb]:
-    r"""A function that computes ln(value) at the ambient precision."""
+    r"""A function that computes ln(value) at the precision that is set when it is called."""
     return lambda: ball(value).log()
 
 

@@ -2,10 +2,10 @@ r"""Distributed protocols: guarantees given the number of honest users, and para
 
 A protocol is planned for n users, of whom at least h are honest and do not drop out. Only their
 noise counts, so the guarantee is that of ``protocol.mechanism(h)``; :func:`choose` increases every
-user's noise until this guarantee meets the target. If larger noise is the sum of smaller noise and
-independent noise (Polya differences, Skellam, fair bits), the result is the least noise on its
-grid. For sums of discrete Gaussians, and for the probability of biased bits, only two adjacent grid
-points are certified: delta need not be monotone in that probability. Proofs:
+user's noise until this guarantee meets the target. For Polya differences, Skellam noise and fair
+bits, larger noise is the sum of smaller noise and independent noise. So the result is the least
+noise on the grid of the search. For sums of discrete Gaussians, and for the probability of biased
+bits, delta is not proven to be monotone; only two adjacent grid points are certified. Proofs:
 docs/proofs/shuffle.md.
 """
 
@@ -80,13 +80,16 @@ _MOST_EPSILON: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    r"""A protocol chosen for a target, and its guarantee if ``honest`` users do not drop out.
+    r"""A protocol chosen for a target (epsilon, delta), and its guarantee.
 
-    ``guarantee`` is derived independently of the target; ``meets`` is True if it is proven to meet
-    the target. ``wraparound`` encloses the probability that a sum wraps around (None for bits).
-    ``assumes`` is an assumption of the protocol that does not concern its noise, or "". With an
-    assumption, ``guarantee`` is only for the sum; the other messages to the server cost an
-    additional ``assumed_epsilon``, which ``meets`` includes.
+    The guarantee holds if ``honest`` users are honest and do not drop out. ``guarantee`` is derived
+    independently of the target; ``meets`` is True if it is proven to meet the target.
+    ``wraparound`` encloses the probability that a sum wraps around, and is None for protocols of
+    bits.
+
+    ``assumes`` is an assumption of the protocol that does not concern its noise, or "". With such
+    an assumption, ``guarantee`` is only for the sum; the other messages to the server cost an
+    additional ``assumed_epsilon``, which is included in the decision ``meets``.
     """
 
     instance: Instance
@@ -105,8 +108,7 @@ class Plan:
 def protocol_guarantee(protocol: Protocol, honest: int) -> Guarantee:
     r"""The guarantee of a protocol for one contribution, if ``honest`` users do not drop out.
 
-    For :class:`ShuffledPure` the guarantee covers only the sum, but the server sees more than the
-    sum.
+    For :class:`ShuffledPure` it covers only the sum, although the server sees more messages.
 
     >>> share = DiscreteLaplace(scale=32).share(1024)
     >>> protocol = AggregatedSum(users=1024, precision=32, threshold=700, share=share)
@@ -138,11 +140,13 @@ def choose(  # noqa: PLR0913 - all arguments are keywords, most with a default
 
     At least the fraction ``honest_fraction`` of the users are honest and do not drop out.
     ``precision`` is the number g of steps per unit, by default that of the paper, or 1 for
-    ``pure-shuffle``, which is in no paper. With ``parameters="exact"`` the noise is the least, up
-    to a grid step, with which the honest users meet (epsilon, delta); for ``pure-shuffle`` it is
-    slightly more. The modulus is then the least for which a sum overflows with probability at most
-    ``failure``. With ``"paper"`` the parameters follow the (corrected) formula of the paper
-    for epsilon, with all users honest; the guarantee of the plan is derived from these parameters.
+    ``pure-shuffle``, which is in no paper.
+
+    With ``parameters="exact"`` the noise is the least on a grid with which the honest users meet
+    (epsilon, delta); for ``pure-shuffle`` it is slightly more. The modulus of sums is the least for
+    which a sum wraps around with probability at most ``failure``. With ``"paper"`` the noise
+    follows the published formula for this epsilon, corrected where necessary, with all users
+    honest. In both cases the guarantee of the plan is derived from the chosen parameters.
 
     >>> plan = choose(instance="binary-shuffle", users=100, epsilon="1/2", delta="1e-6")
     >>> plan.protocol.noise_bits, plan.meets
@@ -269,9 +273,10 @@ def _sum(target: _Target) -> Plan:
 
 
 def user_noise(instance: str, parameter: Fraction, users: int) -> Noise:
-    r"""The noise that each user, or for "central" the analyzer, adds in the protocol ``instance``.
+    r"""The noise that each user adds in the protocol ``instance``, or the analyzer in "central".
 
-    ``parameter`` is the variance for "renyi", sigma^2 for "concentrated", otherwise the scale.
+    ``parameter`` is the variance of Skellam noise in "renyi", the sigma^2 of discrete Gaussian
+    noise in "concentrated", and the scale of discrete Laplace noise in all other instances.
     """
     match instance:
         case "renyi":
@@ -287,7 +292,7 @@ def user_noise(instance: str, parameter: Fraction, users: int) -> Noise:
 def sum_protocol(
     instance: str, users: int, precision: int, threshold: int, noise: Noise
 ) -> AggregatedSum | CentralSum | LocalSum | ShuffledPure:
-    r"""The protocol of an instance with sums mod m; the analyzer or each user adds ``noise``."""
+    r"""The modular-sum protocol ``instance``; ``noise`` is that of each user or of the analyzer."""
     size = {"users": users, "precision": precision, "threshold": threshold}
     match instance:
         case "central":

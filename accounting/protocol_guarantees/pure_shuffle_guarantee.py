@@ -1,18 +1,19 @@
 r"""Certify pure DP from shuffling: a bound on the loss of :class:`PureShuffle` at every output.
 
-Laws are written as polynomials in z. The message of a user with value x in {0, ..., g} has the law
-z^x V + tau U: V is the noise within the reach, tau is the probability of a cover (a random
-message), and U is the uniform law of a cover. The server sees the sum of n messages. For any two
-values x, x' of one user let f = V (e^eps z^x - z^x') + (e^eps - 1) tau U. The loss is at most eps
-if f times the product of the others' laws has no negative coefficient.
+Let g be the precision. Laws are written as polynomials in z, where the coefficient of z^k is the
+probability of k. The message of a user with value x in {0, ..., g} has the law z^x V + tau U. Here
+V contains the probabilities of the noise within the reach, tau is the probability of a cover, that
+is, a random message, and U is the uniform law of a cover. The server sees the sum of n messages.
+For any two values x, x' of one user let f = V (e^eps z^x - z^x') + (e^eps - 1) tau U. The loss is
+at most eps if f times the product of the others' laws has no negative coefficient.
 
-Expand the product over the possible sets of users who send covers. The values of the others are
-then only a shift, so all values are equivalent. For h honest users and any number t, it suffices
-that
+Expand this product over the possible sets of users who send covers. The values of the others are
+then only a shift, so all values are equivalent. Write f >= 0 if no coefficient of f is negative.
+Let h be the number of honest users and t any number. It suffices that
 
 - U^t f >= 0, for t or more covers;
-- V^(h-t) f >= 0, for fewer covers. If G^b f >= 0 for the law G that is V without the noise 0, this
-  needs to be checked only near the centre.
+- V^(h-t) f >= 0, for fewer covers. Let G be V without the noise 0. If G^b f >= 0 for some b,
+  the condition on V^(h-t) f needs to be checked only near the centre.
 
 Each of the three conditions gives an enclosure of the least e^eps for which it holds. It is the
 largest ratio (A + tau K)/(a + tau K) over all outputs: A and a are the largest and the least mass
@@ -55,14 +56,17 @@ _LEAST_REACH: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CertifiedShuffle(PureBound):
-    r"""The pure epsilon of ``protocol`` with ``honest`` users, as proven by :func:`purity`."""
+    r"""The epsilon of ``protocol`` with ``honest`` honest users, as proven by :func:`purity`."""
 
     protocol: PureShuffle
     honest: int
 
 
 def certified_shuffle(protocol: PureShuffle, honest: int) -> CertifiedShuffle:
-    r"""The guarantee epsilon = g/scale; raises :class:`NotDerived` unless it is certified."""
+    r"""The guarantee epsilon = g/scale. Raises :class:`NotDerived` unless it is certified.
+
+    Here g is the precision of the protocol, and the scale is that of its noise.
+    """
     found, own = purity(protocol, honest), protocol.precision / protocol.share.scale
     if found != PureBound(own):
         raise NotDerived(f"pure DP at epsilon = {own}", f"only {found!r} is certified")
@@ -71,10 +75,10 @@ def certified_shuffle(protocol: PureShuffle, honest: int) -> CertifiedShuffle:
 
 @lru_cache(maxsize=1 << 8)
 def purity(protocol: PureShuffle, honest: int) -> PureBound:
-    r"""The pure DP guarantee of ``protocol`` with ``honest`` users, certified at every output.
+    r"""The pure-DP guarantee of ``protocol`` with ``honest`` honest users, proven for every output.
 
-    Its epsilon is the maximum of the epsilon g/scale of the shares and of the losses from U^t f,
-    G^b f and V^(h-t) f, which are defined in the module's docstring.
+    Its epsilon is the maximum of g/scale and the three bounds on the loss in the module docstring,
+    where g is the precision and the scale is that of the noise.
     """
     if not isinstance(protocol, PureShuffle):
         raise InvalidParameter("protocol", protocol, "must be a PureShuffle")
@@ -110,10 +114,11 @@ def plan_pure_shuffle(
     precision: int = 1,
     failure: RationalLike = "1e-6",
 ) -> PureShuffle:
-    r"""Choose parameters for epsilon-DP with ``honest`` users (all users by default).
+    r"""Choose parameters for epsilon-DP with ``honest`` honest users (all users by default).
 
-    The probability that any message is a cover is about ``failure``; the reach is about 2
-    (g/epsilon) ln(1/cover), where g is ``precision``. The result is not certified; use
+    A cover is a random message. Some message is a cover with probability about ``failure``. The
+    noise is limited to a reach of about 2 (g/epsilon) ln(1/c), where g is ``precision`` and c is
+    the probability that a given message is a cover. The result is not certified; use
     :func:`purity`.
     """
     n, g = integer("users", users, at_least=1), integer("precision", precision, at_least=1)

@@ -1,16 +1,16 @@
 r"""The privacy of shuffled bits, and the least binomial noise for a target.
 
-The noise has independent binomial coordinates, with p(x) the mass function of one of them. Between
-neighbours with the output laws P and Q, coordinate i changes by at most d_i in either direction.
-As p(x)/p(x-d) decreases in x, every optimal event S in one coordinate is a half-line, and
-P(S) - e^epsilon Q(S) increases with d. So the full shift dominates every smaller shift of the same
-sign. It remains to maximise over the signs of the coordinates; for fair bits one choice suffices.
-The losses of the coordinates add, like those of rounds.
+The noise has independent binomial coordinates, and p(x) is the mass function of one of them. Let P
+and Q be the output laws of two neighbours, where coordinate i changes by at most d_i in either
+direction. As p(x)/p(x-d) decreases in x, every optimal event S in one coordinate is a half-line,
+and P(S) - e^epsilon Q(S) increases with the shift d. So the largest shift dominates all smaller
+shifts of the same sign. It remains to maximise over the signs of the coordinates; for fair bits one
+choice suffices. The losses of the coordinates add, like those of rounds.
 
-Calibration: Binomial(b, p) plus an independent Binomial(1, p) is Binomial(b + 1, p), so adding a
-bit is post-processing and delta is non-increasing in b: bisection finds the least b, and both b and
-b - 1 are certified. For the probability no such monotonicity is proven, so two grid points are
-certified. Proofs: docs/proofs/shuffle.md.
+Binomial noise of b bits plus one independent bit is binomial noise of b + 1 bits. So adding a bit
+is post-processing, and delta is non-increasing in b. Bisection therefore finds the least b, and
+both b and b - 1 are certified. Delta is not proven to be monotone in the probability of a noise
+bit, so there only two adjacent grid points are certified. Proofs: docs/proofs/shuffle.md.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def BinomialBox(  # noqa: N802  # a class in earlier versions
     probability: RationalLike = Fraction(1, 2),
     scope: Scope = Scope(),  # noqa: B008  # Scope is frozen
 ) -> PrivacyCurve:
-    r"""The curve of binomial noise on each coordinate, if coordinate i changes by ``bounds[i]``.
+    r"""The privacy curve of binomial noise, if coordinate i of a sum changes by ``bounds[i]``.
 
     The noise is Binomial(trials, probability), as in shuffle protocols (Cheu, Joseph, Mao and Peng
     2021); one coordinate with bound 1 is binary summation. The largest loss and all Renyi
@@ -65,11 +65,11 @@ def fewest_bits(
     users: int = 1,
     probability: RationalLike = Fraction(1, 2),
 ) -> int:
-    r"""The least number of noise bits per honest user that meets the target.
+    r"""The least number of noise bits per honest user that meets the target (epsilon, delta).
 
-    One bit less per user does not meet it. ``bounds[i]`` is the largest change, in steps, that
-    one user causes in the sum of coordinate i: (1,) for the sum of bits of TKMS, (g,) * s for a
-    vector of s coordinates in g steps.
+    One bit less per user does not meet it. ``bounds[i]`` is the largest change, in encoding steps,
+    that one user causes in the sum of coordinate i: (1,) for a sum of bits, and (g,) * s for a
+    vector of s coordinates with g steps each.
     """
     e, d = _target(epsilon, delta)
     n, p = integer("users", users, at_least=1), rational("probability", probability)
@@ -92,9 +92,10 @@ def least_probability(
     bounds: tuple[int, ...] = (1,),
     grid: int = 1 << 16,
 ) -> Fraction:
-    r"""Find by bisection a probability j/``grid`` <= 1/2 of the noise bits that meets the target.
+    r"""Find a probability j/``grid`` <= 1/2 at which noise bits meet the target (epsilon, delta).
 
-    The probability (j - 1)/``grid`` does not meet it. ``trials`` is the number of noise bits.
+    Each of the ``trials`` noise bits is 1 with this probability. The probability (j - 1)/``grid``
+    does not meet the target. The search is a bisection.
     """
     e, d = _target(epsilon, delta)
     steps = integer("grid", grid, at_least=2)

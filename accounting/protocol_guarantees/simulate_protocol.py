@@ -1,7 +1,7 @@
-r"""Simulate a planned protocol: the error of its estimates, and the remaining guarantee.
+r"""Simulate a planned protocol: the error of its estimates, and the guarantee after dropouts.
 
-Values and dropouts are simulated; the noise is that of the real protocol. The guarantee is derived
-from the number of remaining honest users, never from the runs.
+Values and dropouts are random, and the noise is that of the real protocol. The guarantee is derived
+from the number of users who stay, not from the simulated runs.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Simulation:
     Errors are those of the estimated sum of values in [0, 1], over all coordinates, measured in
     these runs. ``kept`` is the guarantee derived from the noise of the users who stayed.
     ``noise_deviation`` is the standard deviation of the noise law in the units of the values,
-    rounded up; randomised rounding in the encoding adds an error whose standard deviation is at
-    most sqrt(users)/(2 precision).
+    rounded up. Randomised rounding of the values adds an error whose standard deviation is at most
+    sqrt(users)/(2 precision).
     """
 
     plan: Plan
@@ -77,14 +77,14 @@ def simulate(
     rng: Rng = SYSTEM,
     progress: Callable[[int], None] | None = None,
 ) -> Simulation:
-    r"""Simulate ``plan`` with random values in [0, 1] drawn from the generator ``world``.
+    r"""Simulate ``plan`` with random values in [0, 1]; ``world`` draws the values and the dropouts.
 
     The values are uniform, or fair bits for a binary shuffle.
 
     With ``aggregation="ideal"`` the noise of the sum is one draw; with ``"ideal-per-user"`` every
-    user draws noise. ``"masked"`` runs masked secure aggregation; ``"masked-neighbours"`` runs it
-    with the smallest neighbourhoods for these dropouts, if all other users whom the plan does not
-    count as honest collude. Protocols of bits use a shuffler.
+    user draws noise. ``"masked"`` runs masked secure aggregation. ``"masked-neighbours"`` runs it
+    with the smallest neighbourhoods that suffice for these dropouts, if all other users beyond the
+    honest ones of the plan collude. Protocols of bits use a shuffler.
     """
     users = plan.protocol.users
     gone, runs = integer("dropouts", dropouts, at_least=0), integer("runs", runs, at_least=1)
@@ -170,5 +170,5 @@ def _values(protocol: Protocol, world: np.random.Generator) -> npt.NDArray[Any]:
 
 
 def deviation(protocol: Protocol, present: int) -> float:
-    r"""The deviation of the noise of ``present`` users, in the units of the values, rounded up."""
+    r"""The standard deviation of the noise of ``present`` users in value units, rounded up."""
     return math.nextafter(math.sqrt(round_up(protocol.square_error(present))), math.inf)

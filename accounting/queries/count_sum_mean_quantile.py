@@ -1,8 +1,8 @@
 r"""Queries on a table: immutable objects whose sensitivity follows from the scope of the table.
 
-A query encodes a table as integers, whose sensitivity to one user is ``moves``. It defines the
-mechanism that releases them for a target guarantee, and computes the answer from the released
-value. The caller never states a sensitivity. With at most R rows per user and the relation
+A query encodes a table as integers and knows their sensitivity to one user (``moves``). It defines
+the mechanism that releases the integers for a target guarantee, and computes the answer from the
+released value. The caller never states a sensitivity. With at most R rows per user and the relation
 add-remove or replace, one user changes
 
 - a count by R; a histogram by R in l1 (2R under replace) and R^2 (2R^2) in l2 squared;
@@ -100,14 +100,14 @@ class Target:
         return ",".join(f"{name}={value}" for name, value in given.items() if value is not None)
 
     def without_delta(self, query: str) -> None:
-        r"""Raise :class:`InvalidParameter` if a delta is given: ``query`` does not use it."""
+        r"""Raise :class:`InvalidParameter` if a delta is given, since ``query`` does not use it."""
         if self.delta:
             must = f"must not be given: {query} does not use delta"
             raise InvalidParameter("delta", self.delta, must)
 
 
 class Moves(NamedTuple):
-    r"""The sensitivity to one user: l1 for Laplace noise, and l2 for Gaussian noise."""
+    r"""The sensitivity of a query to one user, in l1 for Laplace noise and in l2 for Gaussian."""
 
     laplace: Sensitivity
     gaussian: Sensitivity
@@ -118,7 +118,7 @@ class Answer(NamedTuple):
 
     ``value`` is a number, text, or a mapping of keys to numbers. ``standard_error`` or ``interval``
     is None if it would depend on data that was not released. ``note`` states the errors that the
-    interval does not cover, except the effect of rows that are not counted.
+    interval does not cover, except that some rows may not be counted.
     """
 
     value: Any
@@ -129,7 +129,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query(ABC):
-    r"""A query on a table; see the module's documentation."""
+    r"""A query on a table. See the module's documentation for the sensitivities."""
 
     name: ClassVar[str]
     needs: ClassVar[str] = ""
@@ -142,15 +142,15 @@ class Query(ABC):
 
     @abstractmethod
     def encode(self, table: Table, scope: TableScope, rng: Rng) -> Any:
-        r"""Encode the table as integers; ``rng`` draws the key of the hash that selects rows."""
+        r"""Encode the table as integers; ``rng`` draws the key for the choice of counted rows."""
 
     @abstractmethod
     def mechanism(self, scope: TableScope, target: Target) -> Releasable:
-        r"""The mechanism that releases the encoded integers within ``target``."""
+        r"""The mechanism that releases the encoded integers and satisfies ``target``."""
 
     @abstractmethod
     def answer(self, drawn: Any, mechanism: Any, confidence: Fraction) -> Answer:
-        r"""Compute the answer from the released integers ``drawn``, without the data."""
+        r"""Compute the answer from the released integers ``drawn``, without access to the data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +159,7 @@ class Additive(Query):
 
     @abstractmethod
     def moves(self, scope: TableScope) -> Moves:
-        r"""The sensitivity of the integers to one user."""
+        r"""The sensitivity of the encoded integers to one user."""
 
     def mechanism(self, scope: TableScope, target: Target) -> Releasable:
         return noisy(self.moves(scope), scope, target)
@@ -175,10 +175,10 @@ class Additive(Query):
 
 
 def noisy(moves: Moves, scope: TableScope, target: Target) -> Mechanism:
-    r"""The mechanism that meets ``target`` with the sensitivity ``moves``.
+    r"""The mechanism with additive noise that satisfies ``target`` for the sensitivity ``moves``.
 
-    The noise is discrete Laplace for pure DP, discrete Gaussian for zCDP and, for an epsilon with a
-    delta, whichever of the two has the smaller variance.
+    The noise is discrete Laplace for pure DP, and discrete Gaussian for zCDP. For an epsilon with a
+    delta it is whichever of the two has the smaller variance.
     """
     squared = sum(step**2 * count for step, count in heaviest(moves.gaussian))
     if target.rho is not None:
@@ -223,7 +223,7 @@ def spread(noise: Noise, confidence: Fraction) -> tuple[float, int]:
 
 
 def scaled(error: float, unit: Fraction) -> float:
-    r"""The standard error times ``unit``, rounded up."""
+    r"""The standard error ``error`` times ``unit``, rounded up."""
     return error if unit == 1 else math.nextafter(error * round_up(unit), math.inf)
 
 
@@ -280,7 +280,7 @@ class Clipped(Query):
         return self.step
 
     def steps(self, table: Table, scope: TableScope, rng: Rng) -> Iterator[Integers]:
-        r"""The counted values, in steps, as an iterator over parts of the table."""
+        r"""The values of the counted rows, in steps, as one array for each part of the table."""
         return table.steps(scope, self.column, self.ends, self.step, rng)
 
 
@@ -316,9 +316,9 @@ class Sum(Clipped, Additive):
 class Mean(Clipped, Additive):
     r"""The mean of a column, from a noisy sum around the centre and a noisy count in one release.
 
-    The released pair is (sum of x - c, h n) in steps, for the n counted values x, the centre c of
-    the range and its half width h. So both components have noise of the same size. The choice of
-    the counted rows affects the mean.
+    Let c be the centre of the range and h its half width. For the n values x of the counted rows,
+    the release is the pair (sum of x - c, h n), in steps. The factor h gives both components noise
+    of the same size. The choice of the counted rows affects the mean.
     """
 
     name: ClassVar[str] = "mean"
@@ -461,8 +461,11 @@ def _chosen(
 class Quantile(Clipped):
     r"""Multiples of ``step`` in [low, high] near one or several quantiles ``q`` of the values.
 
-    The score of a candidate r is -max(0, s #{x < r} - p n, p n - s #{x <= r}), for the n values x
-    and q = p/s. If ``q`` is a tuple, the quantiles are chosen independently with equal parts of the
+    For the n values x and q = p/s, the score of a candidate r is
+
+        -max(0, s #{x < r} - p n, p n - s #{x <= r}).
+
+    If ``q`` is a tuple, the quantiles are chosen independently, each with an equal share of the
     target, and released in increasing order.
     """
 
@@ -494,9 +497,9 @@ class Quantile(Clipped):
         return tuple(found)
 
     def factors(self, relation: Relation) -> tuple[tuple[int, ...], int]:
-        r"""Return factors that make the scores' sensitivities about equal, and the largest one.
+        r"""A factor for each quantile, and the largest sensitivity of the scaled scores.
 
-        A sensitivity is that of one score times its factor, to one row.
+        The factors make the sensitivities of all scores to one row about equal.
         """
         replaced = relation is Relation.REPLACE
         moves = [

@@ -1,12 +1,12 @@
 r"""Release the answer of a query, or of several in a session with one budget.
 
-With a ledger a release is charged to its users, and stored with the charge. Every printed number
-follows from the released integers, the query and the mechanism. The target, the mechanism and the
-users' budgets are checked before any column is read.
+If a ledger is given, a release is charged to its users, and its answer is stored with the charge.
+Every printed number follows from the released integers, the query and the mechanism. The target
+guarantee, the mechanism and the users' budgets are checked before any queried column is read.
 
-In a session the cost of each query is computed before any data are read. The filter for this kind
-of budget (``accounting.privacy_filters``) refuses a query whose cost exceeds the remaining budget,
-so queries may depend on earlier answers.
+In a session the cost of each query is computed before any data are read. A filter
+(``accounting.privacy_filters``) refuses a query whose cost exceeds the remaining budget, so queries
+may depend on earlier answers.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ _SUCH: Final[dict[type, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    r"""A released answer with its guarantee; ``value`` is None in a plan.
+    r"""A released answer with its guarantee; ``value`` is None if it was only planned.
 
-    ``interval`` contains the query's answer on the data after the clipping, rounding and bounding
-    stated in ``note``, with probability at least ``confidence`` under the exact law of the noise.
-    ``receipt`` is the receipt of the ledger, if any; ``private`` is False if the noise came from a
+    With probability at least ``confidence`` under the exact law of the noise, ``interval`` contains
+    the query's answer on the clipped and rounded data, as described in ``note``. ``receipt`` is the
+    receipt of the ledger, or None without a ledger. ``private`` is False if the noise came from a
     seed.
     """
 
@@ -95,7 +95,7 @@ class Released:
 
     @property
     def note(self) -> str:
-        r"""The errors that the interval does not cover; "" in a plan."""
+        r"""The errors that the interval does not cover; "" if the release was only planned."""
         if self.value is None:
             return ""
         rows = self.scope.rows_per_user
@@ -105,12 +105,12 @@ class Released:
 
     @property
     def repeated(self) -> bool:
-        r"""Whether the value was already stored, and is returned again without a charge."""
+        r"""Whether the ledger had already stored this answer, so that nobody was charged again."""
         return self.receipt is not None and self.receipt.repeated
 
     @property
     def noise(self) -> str:
-        r"""The law of the noise or of the selection, as text."""
+        r"""The law of the noise, or the selection mechanism, as text."""
         match self.mechanism:
             case Mechanism():
                 return write_noise(self.mechanism.noise)
@@ -129,10 +129,10 @@ class Released:
         return guarantee_of(self.mechanism)
 
     def privacy_parameters(self) -> dict[str, Fraction]:
-        r"""The parameters of the guarantee, in the quantities of the target, rounded up.
+        r"""The parameters of the guarantee, named as in the target and rounded up.
 
-        For a noisy threshold, epsilon or rho is the cost of the noisy counts, and delta is the cost
-        of revealing a key.
+        For a noisy threshold, epsilon or rho is that of the noisy counts, and delta is the
+        probability of revealing a key.
         """
         whole: Any = self.guarantee
         delta, pure = Fraction(self.target.delta), self.target.rho is None
@@ -162,7 +162,7 @@ def guarantee_of(mechanism: Releasable) -> Guarantee:
 
 
 def epsilon_at(found: Guarantee, delta: Fraction) -> Fraction:
-    r"""An upper bound on epsilon at ``delta``, via zCDP if the curve needs too many shifts."""
+    r"""An upper bound on epsilon at ``delta``, from zCDP if the privacy curve cannot be derived."""
     try:
         return Fraction(found.epsilon(delta).upper)
     except NotDerived:
@@ -179,7 +179,7 @@ def _require(**given: tuple[object, type]) -> None:
 def plan(
     query: Query, scope: TableScope, target: Target, confidence: Fraction = CONFIDENCE
 ) -> Released:
-    r"""Return the release without its value: no data are read, no noise drawn, no user charged."""
+    r"""The release without its value: no data are read, no noise is drawn, no user is charged."""
     _require(query=(query, Query), scope=(scope, TableScope), target=(target, Target))
     mechanism = query.mechanism(scope, target)
     error: float | None = None
@@ -339,7 +339,7 @@ class Session:
         r"""Answer ``query`` within the target given by ``epsilon``, ``rho`` and ``delta``.
 
         ``batch`` names the release in the ledger, and must be given if the session has a ledger. An
-        answer that the ledger has stored under this name costs the session nothing.
+        answer that the ledger has already stored under this name costs nothing.
 
         Raises :class:`BudgetExhausted` if the cost exceeds the remaining budget; in this case no
         data are read.
@@ -384,12 +384,12 @@ class Session:
 
     @property
     def spent(self) -> Word:
-        r"""The guarantee spent so far, computed from the counters of the budget."""
+        r"""The guarantee of the answers so far, if the noise of each was chosen beforehand."""
         return self._filter.spent(self._total)
 
     @property
     def remaining(self) -> dict[str, Fraction]:
-        r"""The exact remaining budget, by counter name."""
+        r"""The exact remaining budget of each summed quantity, such as epsilon or rho."""
         return dict(zip(self._filter.counters, self._filter.remaining(self._total), strict=True))
 
     def odometer(self, slack: RationalLike | None = None) -> AtAllTimes:

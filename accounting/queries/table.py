@@ -1,8 +1,8 @@
 r"""Tables whose rows belong to users: parsing, validation, and a limit of rows per user.
 
-CSV and Parquet files are scanned by Polars; frames of other libraries are converted by narwhals. A
-row's contribution depends only on that row, and the choice of a user's counted rows only on that
-user's rows, so adding or replacing a user does not change the contributions of others.
+CSV and Parquet files are scanned by Polars; frames of other libraries are converted by narwhals.
+The contribution of a row depends only on this row. The choice of the counted rows of a user depends
+only on this user's rows. So adding or replacing a user does not change the contributions of others.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class Table:
     def steps(
         self, scope: TableScope, column: str, ends: tuple[int, int], step: Fraction, rng: Rng
     ) -> Iterator[Integers]:
-        r"""The counted values, in steps: clipped to ``ends`` and rounded to the nearest step.
+        r"""The values of the counted rows, in steps: clipped to ``ends`` and rounded to a step.
 
         Each item of the iterator contains the values of all rows of some of the users. A number
         halfway between two steps, up to float precision, is rounded to one of them,
@@ -357,12 +357,10 @@ def _valid(text: object) -> bool:
 
 
 def _counting(users: Any, most: int, key: bytes) -> Booleans:
-    r"""Which rows count: at most ``most`` of each user, the first in the order of a keyed hash.
-
-    The hash is AES of the hash of the name and the index of the row among the user's rows. So the
-    choice depends only on the key and on this user's rows. Without the key, the choice is
-    computationally indistinguishable from a uniform choice.
-    """
+    # Which rows count: at most ``most`` of each user, the first in the order of a keyed hash. It is
+    # AES of the hash of the name and the index of the row among the user's rows. So the choice
+    # depends only on the key and on this user's rows. Without the key, it is computationally
+    # indistinguishable from a uniform choice.
     hashed = users.hash().to_numpy()
     width = len(users).bit_length()
     numbers = np.arange(len(users), dtype=np.uint64)
