@@ -1,9 +1,8 @@
 r"""The errors of dpcore, and the exit codes of its commands.
 
-Every error is a :class:`DpcoreError`, so one ``except`` clause catches them all. The errors here
-also inherit from the built-in exceptions that Python users expect (``ValueError``,
-``OverflowError``, ``ArithmeticError``). Errors are raised before anything is drawn, charged or
-written.
+Every error is a :class:`DpcoreError`, so one ``except`` clause catches them all. Each also inherits
+from the built-in exception that describes it best (``ValueError``, ``OverflowError`` or
+``ArithmeticError``). Errors are raised before anything is drawn, charged or written.
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ def _repr(value: object) -> str:
 
 
 class Unrepresentable(DpcoreError, OverflowError):
-    r"""An exact result does not fit the requested type; nothing was drawn.
+    r"""Raised, before any draw, if an exact result does not fit the requested type.
 
     >>> issubclass(Unrepresentable, OverflowError)
     True
@@ -98,7 +97,7 @@ class Unrepresentable(DpcoreError, OverflowError):
 
 
 class PrecisionExhausted(DpcoreError, ArithmeticError):
-    r"""An enclosure is too wide even at the highest precision, so there is no result.
+    r"""Raised if an enclosure is still too wide at the highest precision.
 
     >>> issubclass(PrecisionExhausted, ArithmeticError)
     True
@@ -106,7 +105,7 @@ class PrecisionExhausted(DpcoreError, ArithmeticError):
 
 
 class Undecided(DpcoreError, ValueError):
-    r"""An enclosure does not decide a comparison: the true value may lie on either side.
+    r"""Raised if an enclosure does not decide a comparison because its bounds lie on both sides.
 
     >>> raise Undecided("Bound([0.9, 1.1], 'contour') <= 1")
     Traceback (most recent call last):
