@@ -444,8 +444,8 @@ def column(horizon: int, grid: int) -> tuple[int, ...]:
 def rounded(drawn: Sequence[int], horizon: int, grid: int, bits: int = _BITS) -> int:
     r"""Return floor(h_0 z_t + h_1 z_(t-1) + ... + 1/2) exactly for the draws z_0, ..., z_t.
 
-    The h_k are the first column of g A C^-1 (see :class:`SquareRootSum`), with g = ``grid`` and h_0
-    = 1. Each h_k is enclosed with width 2^-``bits``, or less if that does not decide the floor.
+    The h_k are the first column of g A C^-1 (see :class:`SquareRootSum`), with g = ``grid`` and
+    h_0 = 1. Each h_k is enclosed with width 2^-``bits``, or less if that does not decide the floor.
     Every h_k is a multiple of 1/g^k, so the loop terminates.
     """
     while True:

@@ -13,14 +13,14 @@ M(c + i theta) with large |theta| are omitted. They are bounded for two families
 
 :class:`CoinSum` is a limit of sums of independent signed Bernoulli variables: discrete Gaussian,
 Poisson, binomial, Skellam, and their sums. The tilted law has masses e^(ck) P(X = k)/M(c). For a
-Bernoulli variable with success probability p under its tilted law, |M(c + i theta)|^2 = M(c)^2 (1 -
-2p(1-p)(1 - cos theta)). So with the tilted variance V = K''(c),
+Bernoulli variable with success probability p under its tilted law, |M(c + i theta)|^2 = M(c)^2
+(1 - 2p(1-p)(1 - cos theta)). So with the tilted variance V = K''(c),
 
     |M(c + i theta)| <= M(c) e^(-V(1 - cos theta)).
 
 :func:`sum_tail` computes tails of the sum of n discrete Laplace draws of scale s, which has the law
-PolyaDifference(n, s). This is the noise of a batch of n locally private reports. With beta =
-e^(-1/s) and |c| < 1/s,
+PolyaDifference(n, s). This is the noise of a batch of n locally private reports. With
+beta = e^(-1/s) and |c| < 1/s,
 
     M(z) = ((1-beta)^2 / ((1-beta e^z)(1-beta e^-z)))^n,
     |M(c + i theta)| = M(c) ((1 + q(c)(1 - cos theta))(1 + q(-c)(1 - cos theta)))^(-n/2),

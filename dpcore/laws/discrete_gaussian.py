@@ -12,10 +12,10 @@ function M of one draw satisfies M(z + 1/v) = M(z) e^(z + 1/2v), hence
 
 for the sum X, and the masses at |k| <= n/2 determine all others.
 
-Batches of draws of a sum of large variance use rejection sampling. With V = n v, the sum X has P(X
-= k) = e^(-k^2/2V) f(k). The factor f has period n and its maximum at 0, by Poisson summation over
-the lattice of integer vectors with sum 0. So a draw k of a discrete Gaussian with parameter V is
-accepted with probability f(k)/f(0) >= 1 - 2S. Here S (:func:`deviation_from_gaussian`) is the
+Batches of draws of a sum of large variance use rejection sampling. With V = n v, the sum X has
+P(X = k) = e^(-k^2/2V) f(k). The factor f has period n and its maximum at 0, by Poisson summation
+over the lattice of integer vectors with sum 0. So a draw k of a discrete Gaussian with parameter V
+is accepted with probability f(k)/f(0) >= 1 - 2S. Here S (:func:`deviation_from_gaussian`) is the
 largest relative deviation of f from its mean, computed beforehand. It is tiny unless v is small.
 Proofs: docs/proofs/laws.md.
 """

@@ -1,7 +1,7 @@
 r"""The Polya or negative binomial law, and the law of the difference of two Polya draws.
 
-For any rational shape r > 0 and scale s > 0, with beta = e^(-1/s), Polya(r, s) has the masses P(X =
-k) = Gamma(k+r)/(k! Gamma(r)) beta^k (1-beta)^r for k >= 0, and the difference of two draws
+For any rational shape r > 0 and scale s > 0, with beta = e^(-1/s), Polya(r, s) has the masses
+P(X = k) = Gamma(k+r)/(k! Gamma(r)) beta^k (1-beta)^r for k >= 0, and the difference of two draws
 
     P(X = k) = (1-beta)^(2r) beta^|k| Gamma(|k|+r)/(Gamma(r) |k|!) 2F1(r, |k|+r; |k|+1; beta^2).
 
@@ -13,8 +13,8 @@ For large scales the law is sampled as a compound Poisson law: a draw is the sum
 of positive integers, called jumps. The number of jumps of size m is Poisson with mean r e^(-m/s)/m,
 independently for m = 1, 2, ... (Quenouille 1949). Jumps are sampled by rejection. Let T = 2^t be
 the smallest power of two >= s. The possible sizes are divided into t + 1 cells. In each cell a
-Poisson(r) number of candidates is drawn. A candidate of size m is accepted with a probability c <=
-1 that gives the stated means:
+Poisson(r) number of candidates is drawn. A candidate of size m is accepted with a probability
+c <= 1 that gives the stated means:
 
     cell o < t:         m uniform on [2^o, 2^(o+1)),            c = (2^o/m) e^(-m/s);
     cell t (the last):  w = 0, 1, ... with probability 2^(-w-1),

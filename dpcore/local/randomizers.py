@@ -93,7 +93,11 @@ def below(bound: int, count: int, rng: Rng) -> Integers:
 
 
 def subset(wanted: int, size: int, rng: Rng) -> Flags:
-    r"""Draw a uniformly random set of ``wanted`` < ``size`` positions, those with the smallest keys."""
+    r"""Draw a random set of ``wanted`` < ``size`` positions: those with the smallest keys.
+
+    Every position has an independent 64-bit key. All keys are drawn again if a key in the set
+    equals a key outside it, so all sets are equally likely.
+    """
     while True:
         keys = rng.words(size)
         chosen: Flags = keys < np.partition(keys, wanted)[wanted]
