@@ -164,7 +164,6 @@ class ContinualSum(ABC):
 
 
 def variance(noise: Noise) -> tuple[Fraction, Fraction]:
-    r"""A lower and an upper bound on the variance of ``noise``."""
     found = noise.variance
     ends = (found, found) if isinstance(found, Fraction) else (found.lower, found.upper)
     if not (isinstance(ends[0], Fraction) and isinstance(ends[1], Fraction)):

@@ -452,11 +452,9 @@ class SymmetricNoise(Noise):
 
     @property
     def mean(self) -> Fraction:
-        r"""The mean, 0 by symmetry."""
         return Fraction(0)
 
     def cdf_ball(self, k: int) -> arb:
-        r"""P(X <= k) = P(X > -k-1)."""
         return self.sf_ball(-k - 1)
 
     def tail_ball(self, t: int) -> arb:

@@ -67,10 +67,7 @@ def log_moment(variance: Fraction, order: arb) -> arb:
 
 
 def second_moment(variance: Fraction) -> arb:
-    r"""Return E[X^2] of one discrete Gaussian draw X.
-
-    It is computed by theta functions or, for ``variance`` < 1, by its defining sum.
-    """
+    r"""Return E[X^2] of one discrete Gaussian draw X."""
     if variance >= 1:
         return ThetaSum(variance=variance).tilted_variance(arb(0))
     # The ratio of successive terms is at most (4/3)^2 e^(-7/2) < 1/2 from j = 3: twice the next
@@ -106,7 +103,6 @@ class ThetaSum:
 
     @property
     def mean(self) -> Fraction:
-        r"""The mean, 0 by symmetry."""
         return Fraction(0)
 
     def log_moment(self, c: arb) -> arb:

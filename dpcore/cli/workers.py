@@ -218,7 +218,6 @@ class Watch:
     due: Callable[[], float | None] | None = None
 
     def run(self) -> None:
-        r"""Poll until this process ends."""
         while os.getppid() == self.parent:
             due = None if self.due is None else self.due()
             if due is not None and time.monotonic() > due:

@@ -110,7 +110,6 @@ class DiscreteGaussian(SymmetricNoise):
         return narrow(lambda: theta.second_moment(self.sigma_squared), 128)
 
     def pmf_ball(self, k: int) -> arb:
-        r"""e^(-k^2/2v)/Z."""
         v = self.sigma_squared
         return (-ball(Fraction(k * k) / (2 * v))).exp() / theta.partition(v)
 

@@ -56,8 +56,7 @@ class CountNoise(Additive):
 
     @property
     @abstractmethod
-    def mean(self) -> Fraction:
-        r"""The mean E[X], exact."""
+    def mean(self) -> Fraction: ...
 
     @property
     @abstractmethod
@@ -281,7 +280,6 @@ class Binomial(CountNoise):
 
     @property
     def mean(self) -> Fraction:
-        r"""The mean np, exact."""
         return self.trials * self.probability
 
     @property

@@ -91,7 +91,6 @@ class Staircase(SymmetricNoise):
         return (abs(k) - self.plateau) // self.sensitivity + 1
 
     def pmf_ball(self, k: int) -> arb:
-        r"""The mass P(X = k)."""
         top = _top(self.epsilon, self.sensitivity, self.plateau)
         return top * (-ball(self.epsilon) * self.level(k)).exp()
 

@@ -129,7 +129,7 @@ class LocalReport(ABC):
     @property
     @abstractmethod
     def ratio(self) -> Fraction:
-        r"""The largest ratio P(r | v)/P(r | w) of a report r for values v and w; <= e^epsilon."""
+        r"""The largest likelihood ratio of a report over all pairs of values; at most e^epsilon."""
 
     @property
     @abstractmethod

@@ -1,9 +1,10 @@
 r"""Protocols P = (R, S, A) of distributed privacy: local randomizer, aggregation, analyzer.
 
-Each user has an x in [0, 1]. The randomizer R encodes x in g steps per unit and adds noise mod m;
-the aggregation S reveals only the sum mod m to the server; the analyzer A decodes the sum. Source:
-Chowdhury and Zhou, "Distributed Differential Privacy in Multi-Armed Bandits" (arXiv 2206.05772),
-Algorithms 2 to 7. Protocols whose messages are bits for a shuffler are in ``shuffled_bits``.
+Each user has an x in [0, 1]. The randomizer R encodes x as an integer number of steps and adds
+noise modulo m. The aggregation S reveals only the sum modulo m to the server. The analyzer A
+decodes the sum. Source: Chowdhury and Zhou, "Distributed Differential Privacy in Multi-Armed
+Bandits" (arXiv 2206.05772), Algorithms 2 to 7. Protocols whose messages are bits for a shuffler are
+in ``shuffled_bits``.
 
 A protocol is defined by integers and noise laws, and states no epsilon: ``accounting`` derives the
 guarantee from ``mechanism(honest)``. Proofs: docs/proofs/protocol.md.
@@ -39,11 +40,12 @@ _MOST: Final = 1 << 62
 class ModularSum(ABC):
     r"""The common base class: a randomizer and an analyzer for a sum mod m = n g + 2 tau + 1.
 
-    Let n = ``users``, g = ``precision``, tau = ``threshold``. The randomizer sends y = (E(x) + eta)
-    mod m, where E is the encoding and eta the noise. The analyzer returns (y - m)/g if y > n g +
-    tau, otherwise y/g. If the noise of the sum lies in [-tau, tau], the result times g is exactly
-    the sum of the encodings plus the noise; ``size_protocol`` bounds the probability of failure. A
-    larger ``modulus``, such as a power of two, is allowed; a smaller one raises an error.
+    Let n = ``users``, g = ``precision`` steps per unit, and tau = ``threshold``. The randomizer of
+    each user sends (E(x) + eta) mod m, where E is the encoding and eta the noise. Let y be the sum
+    of these messages mod m. The analyzer returns (y - m)/g if y > n g + tau, otherwise y/g. If the
+    noise of the sum lies in [-tau, tau], the result times g is exactly the sum of the encodings
+    plus the noise; ``size_protocol`` bounds the probability of failure. A larger ``modulus``, such
+    as a power of two, is allowed; a smaller one raises an error.
     """
 
     name: ClassVar[str]
@@ -89,7 +91,10 @@ class ModularSum(ABC):
         return Fraction(0)
 
     def square_error(self, present: int) -> Fraction:
-        r"""An upper bound on E[(estimate - sum of the encodings)^2] if the sum does not wrap."""
+        r"""An upper bound on E[(estimate - s/g)^2], where s is the sum of the encodings.
+
+        It holds if the sum does not exceed the range of the modulus. g is ``precision``.
+        """
         variance = self.total_noise(present).variance
         most = variance.upper if isinstance(variance, Enclosure) else variance
         return Fraction(most) / self.precision**2
@@ -101,7 +106,7 @@ class ModularSum(ABC):
 
     @property
     def bits_per_user(self) -> int:
-        r"""ceil(log2 m): the length of a message."""
+        r"""The number of bits of a message: ceil(log2 m), where m is the modulus."""
         return (self.modulus - 1).bit_length()
 
     @overload
@@ -126,7 +131,7 @@ class ModularSum(ABC):
         return messages
 
     def sum_at_once(self, x: RealsLike, *, rng: Rng = SYSTEM) -> int:
-        r"""Draw the sum mod m of the messages for inputs x, with all noise in one draw."""
+        r"""Draw the sum mod m of the users' messages for the inputs x; draw all noise at once."""
         held = as_array(x)
         if not 1 <= held.size <= self.users:
             reason = f"must contain one value per user, for 1 to {self.users} users"
@@ -142,7 +147,7 @@ class ModularSum(ABC):
     @overload
     def unwrap(self, y: npt.NDArray[np.integer[Any]]) -> Integers: ...
     def unwrap(self, y: int | npt.NDArray[np.integer[Any]]) -> int | Integers:
-        r"""Return the signed sum in steps: y - m if y > n g + tau, otherwise y."""
+        r"""Return the signed sum that the residue y represents: y - m if y > n g + tau, else y."""
         edge = self.users * self.precision + self.threshold
         if not isinstance(y, np.ndarray):
             whole = integer("y", y, at_least=0)
@@ -178,10 +183,10 @@ class ModularSum(ABC):
 
     @abstractmethod
     def observed_noise(self, honest: int) -> Noise:
-        r"""The law of the noise that protects one honest user if ``honest`` are present."""
+        r"""The law of the noise that protects one of ``honest`` users who follow the protocol."""
 
     def sum_mechanism(self, honest: int) -> Mechanism:
-        r"""The mechanism of the sum: the observed noise, and a sensitivity of g steps."""
+        r"""The mechanism that adds the observed noise to a sum with a sensitivity of g steps."""
         return Mechanism(noise=self.observed_noise(honest), sensitivity=self.precision)
 
     def _check_honest(self, honest: int) -> int:
@@ -224,11 +229,11 @@ class _Whole(ModularSum):
 class AggregatedSum(_Shared):
     r"""Sum by secure aggregation: each user adds a share of the noise (Algorithms 2 and 3).
 
-    ``share`` is the law of one user's noise: PolyaDifference(1/n, s) for pure DP (Theorem 1),
-    Skellam(v/n) for Renyi DP (Theorem 2), DiscreteGaussian(v/n) for concentrated DP (Theorem 4).
-    The numbers refer to Chowdhury and Zhou (arXiv 2206.05772). ``noise.share(n)`` derives the law
-    of a share from the law of the total noise. The server sees only the sum mod m, so the noise of
-    all honest participants protects each contribution.
+    ``share`` is the law of one user's noise if n = ``users``: PolyaDifference(1/n, s) for pure DP
+    (Theorem 1), Skellam(v/n) for Renyi DP (Theorem 2), DiscreteGaussian(v/n) for concentrated DP
+    (Theorem 4). The numbers refer to Chowdhury and Zhou (arXiv 2206.05772). ``noise.share(n)``
+    derives the law of a share from the law of the total noise. The server sees only the sum mod m,
+    so the noise of all honest participants protects each contribution.
 
     >>> share = DiscreteLaplace(scale=32).share(1024)
     >>> protocol = AggregatedSum(users=1024, precision=32, threshold=700, share=share)
@@ -305,9 +310,9 @@ class ShuffledPure(_Shared):
 
     This is Theorem 3 of Chowdhury and Zhou (arXiv 2206.05772). The protocol is
     :class:`AggregatedSum` with PolyaDifference shares, except that the server sees more than the
-    sum: an (epsilon_hat, q_hat)-relaxed aggregation adds 2 epsilon_hat to epsilon. That aggregation
-    is an assumption, so there is no ``mechanism``: :meth:`sum_mechanism` describes only the sum,
-    and ``run`` returns no release record.
+    sum: an (epsilon_hat, q_hat)-relaxed aggregation adds 2 epsilon_hat to epsilon. dpcore does not
+    implement such an aggregation, so there is no ``mechanism``: :meth:`sum_mechanism` describes
+    only the sum, and ``run`` returns no release record.
 
     >>> share = DiscreteLaplace(scale=64).share(16)
     >>> protocol = ShuffledPure(users=16, precision=32, threshold=900, share=share)
@@ -342,11 +347,12 @@ _MOST_BITS = 1 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolSize:
-    r"""A certified threshold tau and the modulus m.
+    r"""A certified threshold tau and the modulus m of a :class:`ModularSum`.
 
-    ``wraparound`` encloses P(\|noise\| > tau); for all data, its upper bound also bounds the
-    probability that an estimate is off by m/g. ``one_less`` encloses P(\|noise\| > tau - 1), which
-    exceeds the allowed failure probability, so no smaller tau suffices; it is None if tau is 0.
+    ``wraparound`` encloses P(\|noise\| > tau); for every dataset, its upper bound also bounds the
+    probability that an estimate is wrong by m/g. ``one_less`` encloses P(\|noise\| > tau - 1),
+    which exceeds the allowed failure probability, so that no smaller tau suffices. It is None if
+    tau is 0.
     """
 
     threshold: int
@@ -356,7 +362,7 @@ class ProtocolSize:
 
     @property
     def bits_per_user(self) -> int:
-        r"""ceil(log2 m): the length of a message."""
+        r"""The number of bits of a message: ceil(log2 m), where m is the modulus."""
         return (self.modulus - 1).bit_length()
 
 

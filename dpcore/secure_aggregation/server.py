@@ -8,7 +8,7 @@ r"""The server of masked aggregation: it receives messages one by one and closes
 
 ``receive(state, bytes)`` returns the state with one more message, or raises an error and leaves the
 state unchanged. The caller decides when to close a step. Closing returns the next state and a
-message for each remaining user. Closing raises an error if fewer than n - t users, or too few
+message for each remaining user. Closing raises an error if fewer than ``quorum`` users, or too few
 neighbours of a user, remain. **Each step must be closed only once**, which
 :class:`~dpcore.secure_aggregation.masked_aggregation.AggregationServer` ensures. A semi-honest
 server learns only the sum of the inputs (docs/proofs/masked_aggregation.md). The sets of users U1,

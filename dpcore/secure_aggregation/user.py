@@ -67,7 +67,7 @@ class Advertised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    r"""After step 2: the seed, the user's own shares, and keys and secrets of neighbours (U1)."""
+    r"""After step 2: the seed, the user's own shares, and keys and secrets of its neighbours."""
 
     channel: Channel
     masking: KeyPair
@@ -79,7 +79,7 @@ class Shared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Masked:
-    r"""After step 3: the user's shares of its own secrets and of those of neighbours in U2."""
+    r"""After step 3: the shares that the user keeps of its own secrets and of its neighbours'."""
 
     channel: Channel
     shares: Mapping[str, SharePair]
