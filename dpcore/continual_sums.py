@@ -122,7 +122,7 @@ class ContinualSum(ABC):
 
     @property
     def sensitivity(self) -> Sensitivity:
-        r"""The sensitivity of all noisy values jointly: a box; its bounds are attained together."""
+        r"""The joint sensitivity of all noisy values: a box with simultaneously attained bounds."""
         return Sensitivity.box(tuple(self.step * move for move in self.moves))
 
     @property

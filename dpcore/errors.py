@@ -1,8 +1,9 @@
 r"""The errors of dpcore, and the exit codes of its commands.
 
-Every error is a :class:`DpcoreError`, so one ``except`` clause catches them all. Each also inherits
-from the built-in exception that describes it best (``ValueError``, ``OverflowError`` or
-``ArithmeticError``). Errors are raised before anything is drawn, charged or written.
+Every error is a :class:`DpcoreError`, so one ``except`` clause catches them all. The errors of this
+module also inherit from the built-in exceptions that Python users expect (``ValueError``,
+``OverflowError``, ``ArithmeticError``). Errors are raised before anything is drawn, charged or
+written.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class DpcoreError(Exception):
 
 
 class InvalidParameter(DpcoreError, ValueError):
-    r"""An argument is invalid; the error contains its name, its value and the reason.
+    r"""Raised if an argument is invalid; contains its name, its value and the reason.
 
     >>> raise InvalidParameter("scale", 0, "must be > 0: scale 0 adds no noise")
     Traceback (most recent call last):
@@ -105,7 +106,7 @@ class PrecisionExhausted(DpcoreError, ArithmeticError):
 
 
 class Undecided(DpcoreError, ValueError):
-    r"""Raised if an enclosure does not decide a comparison because its bounds lie on both sides.
+    r"""Raised if a comparison is undecided: the true value may lie on either side.
 
     >>> raise Undecided("Bound([0.9, 1.1], 'contour') <= 1")
     Traceback (most recent call last):

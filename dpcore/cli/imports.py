@@ -61,7 +61,7 @@ _FINDER: Final = _OwnPackageFinder()
 
 
 def prefer_own_packages() -> None:
-    r"""Make imports of the :func:`package_names` find dpcore's packages for any ``sys.path``."""
+    r"""Make imports of dpcore's packages find the installed ones, for any value of ``sys.path``."""
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)
 

@@ -167,7 +167,7 @@ _BLOCK: Final = 1 << 12  # a file system may leave a block of zeros after a shor
 
 
 class Damaged(ValueError):
-    r"""The file is damaged in a way that an interrupted process or a power cut cannot cause.
+    r"""Raised if damage in a file cannot come from an interrupted process or a power cut.
 
     The message gives the offset of the damage.
     """

@@ -204,8 +204,7 @@ def _masses(variance: Fraction, least: float) -> tuple[list[arb], arb]:
 def mean_factor(law: theta.ThetaSum) -> arb:
     r"""The mean (2 pi v)^((n-1)/2)/(sqrt(n) Z^n) of the periodic factor f in the module docstring.
 
-    ``law`` is the sum of n draws of parameter v, and Z is the sum of e^(-j^2/2v) over all integers
-    j.
+    ``law`` is the sum of n draws of parameter v, and Z = sum_j e^(-j^2/2v) over all integers j.
     """
     around = 2 * arb.pi() * ball(law.variance)
     dual = theta.partition(law.variance) / around.sqrt()
@@ -397,7 +396,7 @@ def _sum_table(noise: DiscreteGaussianSum) -> InversionTable:
 
 @lru_cache(maxsize=1 << 12)
 def _mass(law: theta.ThetaSum, k: int, bits: int) -> arb:
-    # `bits` is the ambient precision, part of the cache key.
+    # `bits` is the current precision, part of the cache key.
     del bits
     return contour.mass(law, k)
 

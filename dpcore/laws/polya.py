@@ -133,7 +133,7 @@ class Polya(ByRatios, Additive):
 
     def log_mass(self, k: int) -> arb:
         r"""log P(X = k) for k >= 0, as a ball."""
-        peak = ball(self.shape) * one_minus_beta(self.scale)
+        peak = ball(self.shape) * log_one_minus_beta(self.scale)
         if k == 0:
             return peak
         shape = ball(self.shape)
@@ -213,7 +213,7 @@ class Polya(ByRatios, Additive):
         return guess
 
 
-def one_minus_beta(scale: Fraction) -> arb:
+def log_one_minus_beta(scale: Fraction) -> arb:
     r"""log(1 - beta) for beta = e^(-1/scale), as a ball that is tight for every scale."""
     rate = -1 / ball(scale)
     return (-rate.exp()).log1p() if scale < 1 else (-rate.expm1()).log()
@@ -451,7 +451,7 @@ class PolyaDifference(ByRatios, Additive, SymmetricNoise):
         if not is_near(self.shape, self.scale, k):
             return branch_contour.mass(self._branch, k)
         shape = ball(self.shape)
-        peak = (shape * one_minus_beta(self.scale)).exp()
+        peak = (shape * log_one_minus_beta(self.scale)).exp()
         series = (-2 / ball(self.scale)).exp().hypgeom_2f1(shape, shape + k, arb(k + 1))
         return self._one.pmf_ball(k) * peak * series
 
@@ -507,7 +507,7 @@ class PolyaDifference(ByRatios, Additive, SymmetricNoise):
             * shape
             * square.hypgeom([shape + 1, shape + 1, arb(1)], [arb(2), arb(2)])
         )
-        return 2 * shape * one_minus_beta(self.scale) + rest.log1p()
+        return 2 * shape * log_one_minus_beta(self.scale) + rest.log1p()
 
     def _log_pmf(self, k: Integers) -> Floats:
         return pointwise(sizes(k), self.log_mass)

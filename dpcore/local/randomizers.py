@@ -372,7 +372,7 @@ class LocalHashing(_OneOfTwoParts):
     def base(self) -> int:
         r"""The largest prime <= max(2, e^min(epsilon, 6) + 1) whose count table fits in memory.
 
-        The count table has an entry for each report and is computed by :meth:`supports`.
+        The count table has one entry for each possible report; :meth:`supports` computes it.
         """
         return _prime(self.epsilon, self.values)
 

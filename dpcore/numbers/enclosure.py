@@ -303,10 +303,10 @@ def round_down(value: End) -> float:
 def narrow(compute: Callable[[], arb], bits: int) -> Enclosure:
     r"""Evaluate a ball computation at increasing precision until its relative width is <= 2^-bits.
 
-    ``compute`` is called at increasing precision; at any precision, its ball must contain the true
-    value. Raises :class:`PrecisionExhausted` if four million bits do not suffice. A bound of size
-    below 2^-4194304 or above 2^4194304 moves outwards to 0, to that power or to infinity: the
-    result is still an enclosure, but not narrow.
+    The ball that ``compute`` returns must contain the true value at any precision. Raises
+    :class:`PrecisionExhausted` if four million bits do not suffice. A bound of size below
+    2^-4194304 or above 2^4194304 moves outwards to 0, to that power or to infinity: the result is
+    still an enclosure, but not narrow.
     """
     working, topped = bits + 32, False
     while working <= _MOST_BITS:

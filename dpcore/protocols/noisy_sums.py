@@ -91,9 +91,9 @@ class ModularSum(ABC):
         return Fraction(0)
 
     def square_error(self, present: int) -> Fraction:
-        r"""An upper bound on E[(estimate - s/g)^2], where s is the sum of the encodings.
+        r"""An upper bound on the variance of the noise in an estimate for ``present`` users.
 
-        It holds if the sum does not exceed the range of the modulus. g is ``precision``.
+        It is valid if the sum does not wrap around the modulus.
         """
         variance = self.total_noise(present).variance
         most = variance.upper if isinstance(variance, Enclosure) else variance
@@ -114,7 +114,7 @@ class ModularSum(ABC):
     @overload
     def randomize(self, x: RealsLike, *, rng: Rng = ...) -> Integers: ...
     def randomize(self, x: RationalLike | RealsLike, *, rng: Rng = SYSTEM) -> int | Integers:
-        r"""Randomizer: draw the message (E(x) + eta) mod m of a user, or of one per entry of x."""
+        r"""Randomizer: draw a user's message (E(x) + eta) mod m, or those of all entries of x."""
         noise = self.local_noise
         if not isinstance(x, (list, tuple, np.ndarray)):
             steps = self.encoding.encode(x, rng=rng)
@@ -229,11 +229,12 @@ class _Whole(ModularSum):
 class AggregatedSum(_Shared):
     r"""Sum by secure aggregation: each user adds a share of the noise (Algorithms 2 and 3).
 
-    ``share`` is the law of one user's noise if n = ``users``: PolyaDifference(1/n, s) for pure DP
-    (Theorem 1), Skellam(v/n) for Renyi DP (Theorem 2), DiscreteGaussian(v/n) for concentrated DP
-    (Theorem 4). The numbers refer to Chowdhury and Zhou (arXiv 2206.05772). ``noise.share(n)``
-    derives the law of a share from the law of the total noise. The server sees only the sum mod m,
-    so the noise of all honest participants protects each contribution.
+    ``share`` is the law of one user's noise. For a scale s, a variance v and n = ``users``, it is
+    PolyaDifference(1/n, s) for pure DP (Theorem 1), Skellam(v/n) for Renyi DP (Theorem 2), or
+    DiscreteGaussian(v/n) for concentrated DP (Theorem 4). The numbers refer to Chowdhury and Zhou
+    (arXiv 2206.05772). ``noise.share(n)`` derives the law of a share from the law of the total
+    noise. The server sees only the sum mod m, so the noise of all honest participants protects each
+    contribution.
 
     >>> share = DiscreteLaplace(scale=32).share(1024)
     >>> protocol = AggregatedSum(users=1024, precision=32, threshold=700, share=share)
@@ -258,9 +259,9 @@ class AggregatedSum(_Shared):
 class LocalSum(_Whole):
     r"""Sum with local privacy: the noise of each user suffices to protect x (Algorithms 6 and 7).
 
-    ``noise`` is the law of each user's noise, DiscreteLaplace(g/epsilon) in Theorem 6 of Chowdhury
-    and Zhou (arXiv 2206.05772). Neither the aggregation nor other users are trusted, so the
-    observed noise is that of one message.
+    ``noise`` is the law of each user's noise, DiscreteLaplace(``precision``/epsilon) in Theorem 6
+    of Chowdhury and Zhou (arXiv 2206.05772). Neither the aggregation nor other users are trusted,
+    so the observed noise is that of one message.
 
     >>> protocol = LocalSum(users=4, precision=2, threshold=99, noise=DiscreteLaplace(scale=2))
     >>> protocol.planned_noise, protocol.observed_noise(1)
@@ -281,9 +282,9 @@ class LocalSum(_Whole):
 class CentralSum(_Whole):
     r"""Sum with central privacy: the analyzer adds noise to the exact sum (Algorithms 4 and 5).
 
-    ``noise`` is the law of the analyzer's noise, DiscreteLaplace(g/epsilon) in Theorem 5 of
-    Chowdhury and Zhou (arXiv 2206.05772). All users trust the analyzer; only the estimate that it
-    publishes is private.
+    ``noise`` is the law of the analyzer's noise, DiscreteLaplace(``precision``/epsilon) in Theorem
+    5 of Chowdhury and Zhou (arXiv 2206.05772). All users trust the analyzer; only the estimate that
+    it publishes is private.
 
     >>> protocol = CentralSum(users=4, precision=2, threshold=99, noise=DiscreteLaplace(scale=2))
     >>> protocol.local_noise is None, protocol.randomize(0.5)

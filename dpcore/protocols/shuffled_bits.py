@@ -64,9 +64,9 @@ class BitMessages:
 class ShuffledSum(ABC):
     r"""The common base class of protocols in which users send noisy values as bits.
 
-    Each of n = ``users`` users sends ``width`` bits per coordinate; the number of bits that are 1
-    (ones) is a noisy encoding. For k messages the analyzer returns (number of
-    ones - ``bias(k)``)/g, where g = ``precision`` is the number of steps per unit.
+    Each of n = ``users`` users sends ``width`` bits per coordinate; the number of ones among them
+    is a noisy encoding. If k messages contain w ones in total, the analyzer returns
+    (w - ``bias(k)``)/g, where g = ``precision`` is the number of steps per unit.
     """
 
     name: ClassVar[str]
@@ -98,9 +98,9 @@ class ShuffledSum(ABC):
 
     @abstractmethod
     def bias(self, present: int) -> Fraction:
-        r"""The expected number of ones beyond the encodings in a coordinate's sum over users.
+        r"""The number that the analyzer subtracts from the number of ones in a coordinate.
 
-        ``present`` is the number of users.
+        It is the expected number of ones beyond the encodings of ``present`` users.
         """
 
     @abstractmethod
@@ -173,11 +173,11 @@ class BitSum(ShuffledSum):
         return present * self.noise_bits * self.probability
 
     def square_error(self, present: int) -> Fraction:
-        r"""E[(estimate - s/g)^2] of a coordinate, where s is the sum of ``present`` encodings."""
+        r"""The variance of the noise in a coordinate's estimate for ``present`` users."""
         return self.total_noise(present).variance / self.precision**2
 
     def mechanism(self, honest: int) -> Mechanism:
-        r"""The mechanism of all sums: the noise of ``honest`` users and a sensitivity of g each."""
+        r"""The mechanism that releases all sums, with the noise that ``honest`` users added."""
         steps, count = self.precision, self.coordinates
         sensitivity = Sensitivity(steps) if count == 1 else Sensitivity.box((steps,) * count)
         return Mechanism(noise=self.observed_noise(honest), sensitivity=sensitivity)
@@ -330,7 +330,10 @@ class PureShuffle(ShuffledSum):
         return min(Fraction(1), integer("present", present, at_least=1) * (self.cover + beyond))
 
     def square_error(self, present: int) -> Fraction:
-        r"""An upper bound on E[(estimate - s/g)^2], where s is the sum of ``present`` encodings."""
+        r"""An upper bound on the mean squared error that noise and covers cause.
+
+        ``present`` users take part.
+        """
         count, g = integer("present", present, at_least=1), self.precision
         covered = self.missed(count)
         spread = count * Fraction(self.share.variance.upper) + covered * (self.reach + g) ** 2
@@ -353,7 +356,7 @@ class PureShuffle(ShuffledSum):
         return ones
 
     def noise_and_covers(self, count: int, *, rng: Rng = SYSTEM) -> tuple[Integers, Integers]:
-        r"""Draw the noise of ``count`` users, and a 1 for each user who sends a cover (others 0)."""
+        r"""Draw the noise of ``count`` users, and a 1 for each user with a cover, 0 for others."""
         noise = self.share.sample(count, rng=rng)
         covered = Binomial(trials=1, probability=self.cover).sample(count, rng=rng)
         return noise, covered | (np.abs(noise) > self.reach)

@@ -64,7 +64,7 @@ class Uniform:
         self._bits = 64
 
     def below(self, value: Callable[[], arb]) -> bool:
-        r"""Whether V < x, where ``value()`` is a ball around x at the ambient precision.
+        r"""Whether V < x, where ``value()`` returns a ball around x at the current precision.
 
         It draws more bits until the comparison is certain; once the ball is tight, 64 more bits are
         needed with probability 2^-64. Raises :class:`PrecisionExhausted` if eight million bits do
@@ -253,9 +253,9 @@ variance is too small for a nearly Gaussian tail."""
 
 
 def table_reach(variance: Fraction) -> int:
-    r"""An integer that is at least 9 standard deviations: the reach of a table on each side.
+    r"""The half-width of a table in integers, at least 9 standard deviations.
 
-    The table checks that the tails beyond are below 2^-64.
+    The table checks that the tails beyond it are below 2^-64.
     """
     return math.isqrt(86 * math.ceil(variance)) + EXTRA
 

@@ -186,7 +186,7 @@ class Centred:
         return drawn if kept else None
 
     def _share(self, mass: arb, cell: int) -> arb:
-        # The fraction of the area of a step under ``mass`` times its length, at ambient precision.
+        # The fraction of the area of a step under ``mass`` times its length, as a ball.
         return mass * arb(2) ** _HEIGHT_BITS / self._heights[cell]
 
     def _far_left(self, rng: Rng) -> int:
