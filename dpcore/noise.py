@@ -405,7 +405,7 @@ class Additive(Noise):
 
 @runtime_checkable
 class Divisible(Protocol):
-    r"""A divisible noise law: each of several parties adds an equal share."""
+    r"""A noise law that can be divided into independent equal shares, one for each party."""
 
     def share(self, parties: int) -> Noise:
         r"""The law of one of ``parties`` independent shares whose sum has this law.

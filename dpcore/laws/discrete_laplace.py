@@ -54,7 +54,7 @@ class DiscreteLaplace(SymmetricNoise):
 
     @property
     def variance(self) -> Enclosure:
-        r"""The variance 2 beta/(1 - beta)^2 = 1/(2 sinh^2(1/(2s))), enclosed to 128 bits.
+        r"""The variance 1/(2 sinh^2(1/(2 scale))), enclosed to 128 bits.
 
         >>> DiscreteLaplace(scale=10).variance.lower_float
         199.83341663360943

@@ -262,7 +262,7 @@ def _floor(end: arb) -> End:
 
 
 def integer_below(value: arb) -> int:
-    r"""An integer <= every number in the ball; for a tight ball, the floor itself."""
+    r"""An integer that is <= every number in the ball, and is the floor if the ball is tight."""
     floor = value.lower().floor().unique_fmpz()
     if floor is None:
         raise PrecisionExhausted("the enclosure is not finite, so it has no integer bound")

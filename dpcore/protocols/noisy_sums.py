@@ -86,7 +86,7 @@ class ModularSum(ABC):
         return self.total_noise(self.users)
 
     def bias(self, present: int) -> Fraction:
-        r"""The known offset of the sum: 0, because the noise is symmetric."""
+        r"""The offset that the analyzer subtracts from a sum: 0, because noise is symmetric."""
         del present
         return Fraction(0)
 

@@ -212,7 +212,7 @@ class RunOutcome:
 
 
 class RoundRefused(AggregationRefused):
-    r"""A round failed without an estimate; charge the ``release`` of this error.
+    r"""Raised if a round failed without an estimate; charge the ``release`` of this error.
 
     ``release`` is the record that the run would have returned; the aggregation's error is the
     ``__cause__``. With colluding users the server may know the sum of a round that failed.

@@ -215,7 +215,7 @@ class BinaryShuffle(BitSum):
         return held.astype(np.int64)[:, None]
 
     def analyze(self, shuffled: Bits) -> Fraction:
-        r"""Analyzer: estimate the sum without bias from the shuffled bits, an array of one row."""
+        r"""Analyzer: estimate the sum without bias from shuffled bits, an array with one row."""
         return self._read(shuffled)[0]
 
 

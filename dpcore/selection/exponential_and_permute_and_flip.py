@@ -111,7 +111,8 @@ class Selection(ScoreMechanism):
     def unit(self) -> Fraction:
         r"""The exponent c of the acceptance probability exp(-c g) of a candidate with gap g.
 
-        It is epsilon/(2 count Delta), or epsilon/(count Delta) for monotonic scores.
+        With Delta = ``sensitivity`` it is epsilon/(2 count Delta), or twice that for monotonic
+        scores.
         """
         return self.epsilon / ((2 - self.monotonic) * self.count * self.sensitivity)
 
