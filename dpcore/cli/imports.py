@@ -69,7 +69,7 @@ def prefer_own_packages() -> None:
 def require_own_packages() -> None:
     r"""Raise an error if a module on the import path shadows a package of dpcore.
 
-    It would be imported instead of the package here or in a child process.
+    Such a module would be imported instead of the package, here or in a child process.
     """
     for name in sorted(package_names()):
         found = PathFinder.find_spec(name)

@@ -180,12 +180,12 @@ class CountNoise(Additive):
 class Poisson(CountNoise):
     r"""Poisson noise: P(X = k) = e^(-l) l^k/k! for k = 0, 1, 2, ..., l = ``mean`` > 0.
 
-    The mean and the variance are l. The values are never negative; the analyzer subtracts the mean.
-    The support starts at 0, so a release is (epsilon, delta)-DP and never pure DP.
+    The mean and the variance are l. The values are never negative; the analyzer of a protocol
+    subtracts their mean. The support starts at 0, so a release is (epsilon, delta)-DP and never
+    pure DP.
 
-    The float64 functions cover 1e-9 <= mean <= 2^60; beyond mean 2^20 each distinct k costs
-    about a millisecond. Raises :class:`InvalidParameter` if the mean is not a positive
-    rational.
+    The float64 functions cover 1e-9 <= mean <= 2^60; beyond mean 2^20 each distinct k costs about a
+    millisecond. Raises :class:`InvalidParameter` if the mean is not a positive rational.
 
     >>> noise = Poisson(mean=50)
     >>> noise.pmf(50), noise.quantile(0.975)

@@ -362,9 +362,9 @@ class PureShuffle(ShuffledSum):
         return noise, covered | (np.abs(noise) > self.reach)
 
     def ones_of_bits(self, total: int, present: int, *, rng: Rng = SYSTEM) -> int:
-        r"""Draw the total number of ones that users send whose values are bits with sum ``total``.
+        r"""Draw the total number of ones in the messages of users whose values are 0 or 1.
 
-        ``present`` is the number of users. The precision must be 1.
+        ``present`` is the number of these users, and ``total`` the sum of their values.
         """
         if self.precision != 1:
             raise InvalidParameter("precision", self.precision, "must be 1 for a sum of bits")

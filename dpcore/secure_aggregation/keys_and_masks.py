@@ -167,7 +167,10 @@ def seal_shares(
 def open_shares(
     sealed: bytes, secret: bytes, terms: Round, sender: str, receiver: str
 ) -> SharePair:
-    r"""Decrypt shares. Raises :class:`InvalidParameter` if they were not sealed for this pair."""
+    r"""Decrypt the shares that ``sender`` sealed for ``receiver`` in this round.
+
+    Raises :class:`InvalidParameter` for any other bytes.
+    """
     cipher, bound_to = _share_cipher(secret, terms, sender, receiver)
     try:
         plain = cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], bound_to)
