@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> None:
-    r"""Import and run the command; Ctrl-C gives the exit code 130 even during the import."""
+    r"""Run the command. Ctrl-C exits with code 130, also while the command is being imported."""
     try:
         from dpcore.cli.app import main as run
 

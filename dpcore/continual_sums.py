@@ -1,18 +1,19 @@
-r"""Release running sums of a stream: binary tree, doubling blocks, square root of the sum matrix.
+r"""Private running sums of a stream, by a binary tree, doubling blocks or correlated noise.
 
 A :class:`ContinualSum` is an immutable configuration (horizon, noise, range of the items);
-``start()`` returns a stream to which items are added one by one. All releases are functions of
-noisy values, each an integer plus fresh noise. If an item changes by one unit, these values change
-by at most ``moves``, and for the first item by exactly ``moves``. So the whole stream costs exactly
-as much as one release of ``mechanism``, even if items depend on earlier releases.
-``accounting.guarantee`` derives the guarantee.
+``start()`` returns a stream to which items are added one by one. Every released sum is computed
+from noisy values. A noisy value is an integer that depends on the items, plus fresh noise. If the
+first item changes by one unit, the noisy values change by the vector ``moves``; any other item
+changes them by no more. So the whole stream has exactly the privacy cost of one release of
+``mechanism``, even if items depend on earlier releases. ``accounting.guarantee`` derives the
+guarantee.
 
 :class:`TreeSum` and :class:`DoublingSum` add noisy blocks of items: Dwork, Naor, Pitassi and
 Rothblum, "Differential Privacy under Continual Observation" (2010); Chan, Shi and Song, "Private
-and Continual Release of Statistics" (2011). :class:`SquareRootSum` correlates its noise over time:
-Henzinger, Upadhyay and Upadhyay, "Almost Tight Error Bounds on Differentially Private Continual
-Counting" (2023); Fichtenberger, Henzinger and Upadhyay, "Constant Matters" (2023). Proofs:
-docs/proofs/continual.md.
+and Continual Release of Statistics" (2011). :class:`SquareRootSum` correlates its noise over time
+by a square root of the matrix of prefix sums: Henzinger, Upadhyay and Upadhyay, "Almost Tight Error
+Bounds on Differentially Private Continual Counting" (2023); Fichtenberger, Henzinger and Upadhyay,
+"Constant Matters" (2023). Proofs: docs/proofs/continual.md.
 """
 
 from __future__ import annotations
@@ -63,10 +64,10 @@ class ContinualSum(ABC):
 
     Items are multiples of ``unit`` in [``low``, ``high``] (for example ``unit="1/16"``). Under the
     relation ``replace`` neighbouring streams differ in the value of one item; under ``add-remove``
-    one stream has 0 in place of one item. The privacy unit is one item: with the unit ``user`` the
-    caller must ensure that each user contributes at most one item.
+    one stream has 0 in place of one item. The privacy unit is one item. If the unit of ``scope`` is
+    ``user``, the caller must ensure that each user contributes at most one item.
 
-    Each noisy value contains one draw of ``noise``, in multiples of ``unit`` (for
+    One draw of ``noise`` is added to each noisy value, in multiples of ``unit`` (for
     ``SquareRootSum``, of ``unit``/``grid``).
 
     Raises :class:`InvalidParameter` if
@@ -115,13 +116,13 @@ class ContinualSum(ABC):
     def moves(self) -> tuple[int, ...]:
         r"""The nonzero changes of the noisy values if the first item changes by one unit.
 
-        If another item changes by one unit, then for every k the k-th largest change is at most the
-        k-th largest entry here.
+        If another item changes by one unit, the k-th largest change is at most the k-th largest
+        entry of ``moves``, for every k.
         """
 
     @property
     def sensitivity(self) -> Sensitivity:
-        r"""The joint sensitivity of all noisy values: a box, all of whose bounds are attained."""
+        r"""The joint sensitivity of all noisy values: a box with simultaneously attained bounds."""
         return Sensitivity.box(tuple(self.step * move for move in self.moves))
 
     @property
@@ -131,10 +132,10 @@ class ContinualSum(ABC):
 
     @abstractmethod
     def mean_squared_error(self, taken: int) -> Enclosure:
-        r"""E[(value - s)^2] after ``taken`` items, where s is the sum of the items in the total."""
+        r"""E[(value - s)^2] of the total after ``taken`` items, where s is the exact sum."""
 
     def covered(self, taken: int) -> int:
-        r"""The number of items in the total after ``taken`` items; by default all of them."""
+        r"""The number of items in the latest total after ``taken`` items; by default all."""
         return self.checked_count(taken)
 
     def start(self, *, rng: Rng = SYSTEM) -> RunningSum:
@@ -146,8 +147,7 @@ class ContinualSum(ABC):
         return integer("taken", taken, at_least=0, at_most=self.horizon, limit="horizon")
 
     @abstractmethod
-    def _begin(self) -> Any:
-        r"""The state before the first item."""
+    def _begin(self) -> Any: ...
 
     @abstractmethod
     def _next(self, state: Any, taken: int, item: int, rng: Rng) -> tuple[Any, Fraction | None]:
@@ -164,7 +164,6 @@ class ContinualSum(ABC):
 
 
 def variance(noise: Noise) -> tuple[Fraction, Fraction]:
-    r"""A lower and an upper bound on the variance of ``noise``."""
     found = noise.variance
     ends = (found, found) if isinstance(found, Fraction) else (found.lower, found.upper)
     if not (isinstance(ends[0], Fraction) and isinstance(ends[1], Fraction)):
@@ -265,11 +264,9 @@ class _BlockSum(ContinualSum):
     # Every total is a sum of noisy blocks, with the error of one draw per block.
 
     @abstractmethod
-    def _draws(self, covered: int) -> int:
-        r"""The number of blocks in the total of ``covered`` items."""
+    def _draws(self, covered: int) -> int: ...
 
     def mean_squared_error(self, taken: int) -> Enclosure:
-        r"""The noise variance times the number of blocks in the total."""
         draws = self._draws(self.covered(self.checked_count(taken)))
         low, high = variance(self.noise)
         scale = draws * Fraction(self.unit) ** 2
@@ -398,9 +395,11 @@ class SquareRootSum(ContinualSum):
         return column(self.horizon, self.grid)
 
     def mean_squared_error(self, taken: int) -> Enclosure:
-        r"""Bounds on the mean squared error, that of the rounded noise sum_(k < taken) (h_k/g) z_k.
+        r"""Bounds on the mean squared error of the total after ``taken`` items.
 
-        The h_k are those of :func:`rounded`.
+        The error, in units, is the noise sum_(k < taken) (h_k/g) z_k rounded to a multiple of 1/g.
+        Here g is ``grid``, the z_k are draws of ``noise``, and the h_k are those of
+        :func:`rounded`.
         """
         count = self.checked_count(taken)
         if not count:
@@ -444,9 +443,9 @@ def column(horizon: int, grid: int) -> tuple[int, ...]:
 def rounded(drawn: Sequence[int], horizon: int, grid: int, bits: int = _BITS) -> int:
     r"""Return floor(h_0 z_t + h_1 z_(t-1) + ... + 1/2) exactly for the draws z_0, ..., z_t.
 
-    The h_k are the first column of g A C^-1 (see :class:`SquareRootSum`), with h_0 = 1. Each h_k is
-    enclosed to 2^-``bits``, and more finely while the floor is undecided. Every h_k is a multiple
-    of 1/g^k, so the loop terminates.
+    The h_k are the first column of g A C^-1 (see :class:`SquareRootSum`), with g = ``grid`` and
+    h_0 = 1. Each h_k is enclosed with width 2^-``bits``, or less if that does not decide the floor.
+    Every h_k is a multiple of 1/g^k, so the loop terminates.
     """
     while True:
         low = reach = 0
@@ -479,7 +478,10 @@ def _inverse(horizon: int, grid: int, bits: int) -> tuple[tuple[int, int], ...]:
 
 
 def series(horizon: int, grid: int) -> list[arb]:
-    r"""The coefficients h_k of g/((1 - q) c(q)), where c(q) = sum_k c_k q^k, as balls."""
+    r"""The coefficients h_0, h_1, ... of g/((1 - q) c(q)) as a power series in q, as balls.
+
+    g is ``grid``, and c(q) = sum_k c_k q^k for the c_k of :func:`column`.
+    """
     before = ctx.cap
     ctx.cap = horizon
     try:

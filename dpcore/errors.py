@@ -1,7 +1,7 @@
 r"""The errors of dpcore, and the exit codes of its commands.
 
-Every error is a :class:`DpcoreError`, so one ``except`` clause catches them all. The errors here
-also inherit from the built-in exceptions that Python users expect (``ValueError``,
+Every error is a :class:`DpcoreError`, so one ``except`` clause catches them all. The errors of this
+module also inherit from the built-in exceptions that Python users expect (``ValueError``,
 ``OverflowError``, ``ArithmeticError``). Errors are raised before anything is drawn, charged or
 written.
 """
@@ -43,7 +43,7 @@ class DpcoreError(Exception):
 
 
 class InvalidParameter(DpcoreError, ValueError):
-    r"""An argument is invalid; the error contains its name, its value and the reason.
+    r"""Raised if an argument is invalid; contains its name, its value and the reason.
 
     >>> raise InvalidParameter("scale", 0, "must be > 0: scale 0 adds no noise")
     Traceback (most recent call last):
@@ -90,7 +90,7 @@ def _repr(value: object) -> str:
 
 
 class Unrepresentable(DpcoreError, OverflowError):
-    r"""An exact result does not fit the requested type; nothing was drawn.
+    r"""Raised, before any draw, if an exact result does not fit the requested type.
 
     >>> issubclass(Unrepresentable, OverflowError)
     True
@@ -98,7 +98,7 @@ class Unrepresentable(DpcoreError, OverflowError):
 
 
 class PrecisionExhausted(DpcoreError, ArithmeticError):
-    r"""An enclosure is too wide even at the highest precision, so there is no result.
+    r"""Raised if an enclosure is still too wide at the highest precision.
 
     >>> issubclass(PrecisionExhausted, ArithmeticError)
     True
@@ -106,7 +106,7 @@ class PrecisionExhausted(DpcoreError, ArithmeticError):
 
 
 class Undecided(DpcoreError, ValueError):
-    r"""An enclosure does not decide a comparison: the true value may lie on either side.
+    r"""Raised if a comparison is undecided: the true value may lie on either side.
 
     >>> raise Undecided("Bound([0.9, 1.1], 'contour') <= 1")
     Traceback (most recent call last):

@@ -1,10 +1,11 @@
-r"""State that a process must not share across a fork, and fork detection.
+r"""Detect forks, and clear state that a parent and a child process must not share.
 
 A child process starts with the memory of its parent, including random numbers drawn ahead and locks
-held by other threads. Objects that must not be used on both sides of a fork register here and check
-``HERE`` before each use: if it is false, they call :func:`forget_inherited` first. Fork hooks alone
-do not suffice: the child continues if a signal handler raises in a hook, and native code bypasses
-hooks. Proof: docs/proofs/rng.md.
+held by other threads. An object that must not be used by both processes registers with
+:func:`forget_after_fork` and checks the flag ``HERE`` before each use. If the flag is false, the
+process is a new child, and the object first calls :func:`forget_inherited`. Fork hooks alone do not
+suffice: the child continues if a signal handler raises in a hook, and native code bypasses hooks.
+Proof: docs/proofs/rng.md.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def forget_inherited() -> None:
     r"""In a forked process, call ``forget()`` of all registered objects; otherwise do nothing.
 
     If an exception interrupts this function, it starts again at the next use. Several threads may
-    run it simultaneously, so one may clear an object that another has already refilled.
+    run it simultaneously, so a thread may clear an object that another thread has already refilled.
     """
     # The list is copied before HERE is read, so that objects registered later are not forgotten.
     registered = _REGISTERED.copy()
@@ -97,7 +98,7 @@ def forget_inherited() -> None:
 
 
 class ProcessLock:
-    r"""A reentrant lock that is free in a forked process, even if the parent held it."""
+    r"""A reentrant lock that is not held in a new child process, even if the parent held it."""
 
     __slots__ = ("__weakref__", "_lock")
 
@@ -119,8 +120,8 @@ class ProcessLock:
 class OwnedState:
     r"""A state that belongs to one process and one thread at a time, and cannot be copied.
 
-    ``_state`` is None while the state is in use (a signal handler or an Rng may call back), after a
-    use that was interrupted, and in the child of a fork.
+    ``_state`` is None while the state is in use, so that a signal handler or an Rng cannot use it a
+    second time. It remains None after an interrupted use and in the child of a fork.
     """
 
     __slots__ = ("__weakref__", "_forgotten", "_lock", "_state")

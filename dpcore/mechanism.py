@@ -82,7 +82,7 @@ class Scope:
 
 
 class InScope(Of[Scope]):
-    r"""A field that is a :class:`Scope`; its group must be one unit unless ``groups`` is set."""
+    r"""A field that must be a :class:`Scope`; ``groups=True`` allows a scope with ``group`` > 1."""
 
     def __init__(self, *, groups: bool = False) -> None:
         super().__init__(Scope, A_SCOPE, Scope())
@@ -161,7 +161,7 @@ class Sensitivity:
 
     @property
     def squared(self) -> int:
-        r"""The squared l2 sensitivity: the largest squared l2 norm of the change."""
+        r"""The squared l2 sensitivity: an upper bound on sum_i (q_i - q'_i)^2."""
         if isinstance(self.amount, tuple):
             return sum(bound * bound for bound in self.amount)
         return self.amount if self.norm is Norm.L2_SQUARED else self.amount**2
@@ -217,7 +217,7 @@ def _moves(amount: object) -> int:
 
 
 class Moved(Declared[Sensitivity | int, Sensitivity]):
-    r"""A field that is a :class:`Sensitivity`, which may be given as a plain integer."""
+    r"""A field that must be a :class:`Sensitivity`; a plain integer is converted to one."""
 
     def read(self, argument: str, value: object) -> Sensitivity:
         return value if isinstance(value, Sensitivity) else Sensitivity(integer(argument, value))

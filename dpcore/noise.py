@@ -43,9 +43,10 @@ _NEGLIGIBLE: Final = Fraction(1, 1 << 100)
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    r"""The range of the float64 functions: ``least`` <= ``quantity`` <= ``most``.
+    r"""The range ``least`` <= ``quantity`` <= ``most`` that the float64 functions of a law cover.
 
-    Error messages report ``argument`` and write the quantity as ``written``, by default its name.
+    ``quantity`` is the name of an attribute of the law. Error messages report the parameter
+    ``argument``, and write the quantity as ``written``; both are by default its name.
     """
 
     quantity: str
@@ -55,7 +56,7 @@ class Covered:
     written: str = ""
 
     def check(self, law: object) -> None:
-        r"""Raise :class:`InvalidParameter` if the law is outside the range."""
+        r"""Raise :class:`InvalidParameter` if the quantity of ``law`` is outside the range."""
         if not _power(self.least) <= getattr(law, self.quantity) <= _power(self.most):
             argument = self.argument or self.quantity
             covered = f"{self.least} <= {self.written or self.quantity} <= {self.most}"
@@ -113,7 +114,11 @@ def _misnamed(
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Noise(metaclass=LawType):
-    r"""A noise law on the integers; a subclass implements the abstract methods."""
+    r"""A noise law on the integers; a subclass implements the abstract methods.
+
+    Below, X is one draw. A ball is an interval (``arb`` of python-flint) that contains the stated
+    number, and is computed at the current precision (:func:`dpcore.numbers.enclosure.precision`).
+    """
 
     name: ClassVar[str]
     r"""The name of the law in commands and files, e.g. ``"discrete-laplace"``."""
@@ -130,18 +135,18 @@ class Noise(metaclass=LawType):
 
     @abstractmethod
     def pmf_ball(self, k: int) -> arb:
-        r"""P(X = k) as a ball at the ambient precision."""
+        r"""P(X = k) for every integer k, as a ball."""
 
     @abstractmethod
     def cdf_ball(self, k: int) -> arb:
-        r"""P(X <= k) as a ball at the ambient precision, for every integer k."""
+        r"""P(X <= k) for every integer k, as a ball."""
 
     @abstractmethod
     def sf_ball(self, k: int) -> arb:
-        r"""P(X > k) as a ball at the ambient precision, tight relative to its size."""
+        r"""P(X > k) for every integer k, as a ball of small relative width."""
 
     def tail_ball(self, t: int) -> arb:
-        r"""P(|X| > t) for t >= 0, as a ball at the ambient precision."""
+        r"""P(|X| > t) for t >= 0, as a ball."""
         return self.sf_ball(t) + self.cdf_ball(-t - 1)
 
     @property
@@ -187,10 +192,10 @@ class Noise(metaclass=LawType):
 
     @abstractmethod
     def _quantile_guess(self, p: Floats) -> Integers:
-        r"""Guess the quantiles, usually within a few units; the caller certifies them."""
+        r"""Guess the p-quantiles, usually within a few units; the caller certifies them."""
 
     def check_float_range(self) -> None:
-        r"""Raise :class:`InvalidParameter` if the float64 functions are not available."""
+        r"""Raise :class:`InvalidParameter` if the float64 functions do not cover the parameters."""
         for covered in self.floats:
             covered.check(self)
 
@@ -199,7 +204,10 @@ class Noise(metaclass=LawType):
     @overload
     def pmf(self, k: npt.NDArray[Any] | list[Any] | tuple[Any, ...]) -> Floats: ...
     def pmf(self, k: IntegersLike) -> float | Floats:
-        r"""P(X = k) as float64, relative error <= 1e-13 above 1e-300; ``k`` may have any shape."""
+        r"""P(X = k) as float64; values above 1e-300 have relative error <= 1e-13.
+
+        ``k`` may have any shape.
+        """
         self.check_float_range()
         return shaped(k, self._pmf(integers(k)))
 
@@ -208,7 +216,7 @@ class Noise(metaclass=LawType):
     @overload
     def log_pmf(self, k: npt.NDArray[Any] | list[Any] | tuple[Any, ...]) -> Floats: ...
     def log_pmf(self, k: IntegersLike) -> float | Floats:
-        r"""log P(X = k) as float64, relative error <= 1e-13; also for masses below 1e-300."""
+        r"""log P(X = k) as float64 with relative error <= 1e-13, even for P(X = k) < 1e-300."""
         self.check_float_range()
         return shaped(k, self._log_pmf(integers(k)))
 
@@ -217,7 +225,7 @@ class Noise(metaclass=LawType):
     @overload
     def cdf(self, k: npt.NDArray[Any] | list[Any] | tuple[Any, ...]) -> Floats: ...
     def cdf(self, k: IntegersLike) -> float | Floats:
-        r"""P(X <= k) as float64, relative error <= 1e-13 above 1e-300."""
+        r"""P(X <= k) as float64; values above 1e-300 have relative error <= 1e-13."""
         self.check_float_range()
         return shaped(k, self._cdf(integers(k)))
 
@@ -226,7 +234,7 @@ class Noise(metaclass=LawType):
     @overload
     def sf(self, k: npt.NDArray[Any] | list[Any] | tuple[Any, ...]) -> Floats: ...
     def sf(self, k: IntegersLike) -> float | Floats:
-        r"""P(X > k) as float64, relative error <= 1e-13 above 1e-300."""
+        r"""P(X > k) as float64; values above 1e-300 have relative error <= 1e-13."""
         self.check_float_range()
         return shaped(k, self._sf(integers(k)))
 
@@ -370,7 +378,10 @@ class Noise(metaclass=LawType):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Additive(Noise):
-    r"""A law closed under sums: adding independent draws adds the values of one parameter."""
+    r"""A family of laws that is closed under sums of independent draws.
+
+    The parameter ``adds`` of the sum is the sum of the parameters ``adds`` of the draws.
+    """
 
     adds: ClassVar[str]
     r"""The name of the parameter that is added when independent draws are added."""
@@ -394,7 +405,7 @@ class Additive(Noise):
 
 @runtime_checkable
 class Divisible(Protocol):
-    r"""A divisible noise law: each of several parties adds an equal share."""
+    r"""A noise law that can be divided into independent equal shares, one for each party."""
 
     def share(self, parties: int) -> Noise:
         r"""The law of one of ``parties`` independent shares whose sum has this law.
@@ -437,20 +448,16 @@ class SymmetricNoise(Noise):
         return by_runs(self, sizes(k), "pmf")
 
     def _upper(self, k: Integers) -> Floats:
-        r"""P(X > k) for k >= 0 as floats, with the relative error of :meth:`sf`."""
         return by_runs(self, k, "sf")
 
     @property
     def mean(self) -> Fraction:
-        r"""The mean, 0 by symmetry."""
         return Fraction(0)
 
     def cdf_ball(self, k: int) -> arb:
-        r"""P(X <= k) = P(X > -k-1)."""
         return self.sf_ball(-k - 1)
 
     def tail_ball(self, t: int) -> arb:
-        r"""P(|X| > t) = 2 P(X > t) for t >= 0."""
         return 2 * self.sf_ball(t)
 
     def _sf(self, k: Integers) -> Floats:

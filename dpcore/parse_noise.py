@@ -178,7 +178,7 @@ def _law(
 
 
 def law_meant(name: str) -> str | None:
-    r"""The name of the law that is most similar to a misspelled name; None if none is similar."""
+    r"""The name of the law most similar to a misspelled name, or None if no name is similar."""
     written = str(name).lower().replace("_", "-")
     near = get_close_matches(_LAW_NAMES.get(written, written), LAWS, n=1)
     return near[0] if near else None

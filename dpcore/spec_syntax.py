@@ -41,15 +41,16 @@ def did_you_mean(given: object, known: Iterable[str]) -> str:
 def find_name(
     argument: str, typed: object, known: Mapping[str, _T], *, name: str | None = None
 ) -> _T:
-    r"""Look up ``typed``, or its part ``name`` if given, in ``known``.
+    r"""Return the value of the name ``typed`` in ``known``.
 
     >>> find_name("preset", "cz/esay", {"cz/easy": 1})
     Traceback (most recent call last):
     ...
     dpcore.errors.InvalidParameter: preset = cz/esay: did you mean cz/easy? it must be one of ...
 
-    Raises :class:`InvalidParameter` if the name is unknown; the message contains the nearest known
-    name and all known names.
+    If only a part of ``typed`` is the name, pass this part as ``name``. Raises
+    :class:`InvalidParameter` if the name is unknown; the message contains the nearest known name
+    and all known names.
     """
     given = typed if name is None else name
     if isinstance(given, str) and given in known:
@@ -133,7 +134,7 @@ def read_keys(
 
 
 def parameter_names(kind: type[Any]) -> tuple[str, ...]:
-    r"""The keys of a dataclass in its text form: its fields in order, without the scope."""
+    r"""The keys of the text form of a dataclass: its fields in order, without the scope."""
     return tuple(each.name for each in fields(kind) if each.init and each.name != "scope")
 
 
@@ -144,7 +145,10 @@ def required_names(kind: type[Any]) -> tuple[str, ...]:
 
 
 def from_words(kind: type[_T], given: Mapping[str, Any]) -> _T:
-    r"""Make an instance from text values; integers may be 1e3, and spaces separate list items."""
+    r"""Make an instance of the dataclass ``kind`` from text values, by the names of its fields.
+
+    Integers may be written as 1e3, and the items of a list are separated by spaces.
+    """
     types = {each.name: str(each.type) for each in fields(kind)}  # type: ignore[arg-type]  # a dataclass
     made: dict[str, Any] = {}
     for key, value in given.items():
@@ -165,8 +169,8 @@ def read_spec(
 ) -> tuple[_T, dict[str, str]]:
     r"""Parse ``name:key=value`` as an instance of one of the dataclasses ``kinds``.
 
-    Returns the instance, and the values of the keys in ``also``, which do not belong to the
-    instance, as text. ``spec`` is the part of ``text`` to parse, by default all of ``text``.
+    Returns the instance, and the text values of the additional keys ``also``, which are no fields
+    of the instance. ``spec`` is the part of ``text`` to parse, by default all of ``text``.
 
     Raises :class:`InvalidParameter` if the text is invalid; the message contains the argument and
     ``text``.
@@ -183,7 +187,7 @@ def read_spec(
 
 
 def pairs_of(written: str) -> list[tuple[str, str]]:
-    r"""The keys and values of ``key=value,key=value``; items in another form have the key ""."""
+    r"""The keys and values of ``key=value,key=value``; an item without a key has the key ""."""
     found = []
     for piece in filter(None, (piece.strip() for piece in written.split(","))):
         key, equals, value = piece.partition("=")

@@ -1,1 +1,1 @@
-r"""Series and contour integrals that give proven bounds on masses and tails."""
+r"""Proven bounds on the masses and tails of noise laws, by series and contour integrals."""

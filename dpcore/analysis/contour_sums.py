@@ -1,23 +1,25 @@
-r"""Bound masses and tails of sums of Bernoulli or of Laplace variables with proven contour sums.
+r"""Proven bounds on masses and tails of integer noise laws, by sums over a vertical contour.
 
-Some laws are limits of sums of independent signed Bernoulli variables: discrete Gaussian, Poisson,
-binomial, Skellam, and their sums. For these, M(z) = E[e^(zX)] gives every mass and tail at a cost
-that does not depend on the parameters. For an integer t, real c and the N points z_j = c + 2 pi i
-j/N, j = 0, ..., N - 1,
+For an integer random variable X let M(z) = E[e^(zX)] and K = log M. For an integer t, a real c and
+the N points z_j = c + 2 pi i j/N, j = 0, ..., N - 1,
 
     (1/N) sum_j M(z_j) e^(-z_j t)              = sum_n e^(cnN) P(X = t + nN),
     (1/N) sum_j M(z_j) e^(-z_j t)/(1-e^(-z_j)) = sum_n e^(cnN) P(X >= t + nN)   for c > 0.
 
-Let a > 0, and a <= c for tails. By Chernoff's bound at c - a and c + a, the terms n != 0 on the
-right-hand side sum to at most (M(c-a) e^(-(c-a)t) + M(c+a) e^(-(c+a)t)) e^(-aN)/(1 - e^(-aN)). The
-terms of high frequency on the left-hand side are small. For a Bernoulli variable of tilted
-probability p, |M(c + i theta)|^2 = M(c)^2 (1 - 2p(1-p)(1 - cos theta)). So with K = log M and the
-tilted variance V = K''(c),
+The left-hand side is computed, and the term n = 0 of the right-hand side is the result. Let a > 0,
+and a <= c for tails. By Chernoff's bound at c - a and c + a, the terms n != 0 sum to at most
+(M(c-a) e^(-(c-a)t) + M(c+a) e^(-(c+a)t)) e^(-aN)/(1 - e^(-aN)). On the left-hand side, the terms
+M(c + i theta) with large |theta| are omitted. They are bounded for two families of laws.
+
+:class:`CoinSum` is a limit of sums of independent signed Bernoulli variables: discrete Gaussian,
+Poisson, binomial, Skellam, and their sums. The tilted law has masses e^(ck) P(X = k)/M(c). For a
+Bernoulli variable with success probability p under its tilted law, |M(c + i theta)|^2 = M(c)^2
+(1 - 2p(1-p)(1 - cos theta)). So with the tilted variance V = K''(c),
 
     |M(c + i theta)| <= M(c) e^(-V(1 - cos theta)).
 
-The noise of a locally private batch is the sum of n discrete Laplace draws of scale s, that is,
-PolyaDifference(n, s). The cost of its tails (:func:`sum_tail`) does not depend on n. With
+:func:`sum_tail` computes tails of the sum of n discrete Laplace draws of scale s, which has the law
+PolyaDifference(n, s). This is the noise of a batch of n locally private reports. With
 beta = e^(-1/s) and |c| < 1/s,
 
     M(z) = ((1-beta)^2 / ((1-beta e^z)(1-beta e^-z)))^n,
@@ -26,8 +28,9 @@ beta = e^(-1/s) and |c| < 1/s,
 
 and M(c + i theta) decreases fast away from theta = 0 for n >= 16.
 
-The bounds hold for any c and a, so c and a are chosen in floating point. All balls have the
-ambient precision. Proofs: docs/proofs/coin_and_theta_sums.md and docs/proofs/radius.md.
+The cost does not depend on the parameters of the law or on n. The bounds hold for any c and a, so c
+and a are chosen in floating point. Results are balls (:mod:`dpcore.numbers.enclosure`) at the
+current precision. Proofs: docs/proofs/coin_and_theta_sums.md and docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -67,27 +70,27 @@ class CoinSum(Protocol):
         ...
 
     def log_moment(self, c: arb) -> arb:
-        r"""The cumulant function K(c) for real c, as a ball."""
+        r"""K(c) = log E[e^(cX)] for real c, as a ball."""
         ...
 
     def tilted_characteristic(self, c: arb, theta: arb) -> acb:
-        r"""The tilted characteristic function M(c + i theta)/M(c) for real c and theta."""
+        r"""M(c + i theta)/M(c) for real c and theta, where M(z) = E[e^(zX)]."""
         ...
 
     def tilted_variance(self, c: arb) -> arb:
-        r"""The tilted variance K''(c) for real c, as a ball."""
+        r"""The tilted variance K''(c) for real c, as a ball, where K(c) = log E[e^(cX)]."""
         ...
 
     def tilt(self, t: int) -> Fraction:
-        r"""An approximate solution c of K'(c) = t, where K is the cumulant function.
+        r"""An approximate solution c of K'(c) = t, where K(c) = log E[e^(cX)].
 
-        Only speed depends on its accuracy.
+        Its accuracy affects only speed.
         """
         ...
 
 
 def mass(law: CoinSum, k: int) -> arb:
-    r"""Return P(X = k) as a ball of small relative width."""
+    r"""Return P(X = k) for a variable X with the law ``law``, as a ball of small relative width."""
     tilt = law.tilt(k)
     spread = _deviation(law.tilted_variance(ball(tilt)))
     gap = _rounded(min(_GAP / spread, _WIDEST_GAP))
@@ -95,7 +98,10 @@ def mass(law: CoinSum, k: int) -> arb:
 
 
 def upper_tail(law: CoinSum, least: int) -> arb:
-    r"""Return P(X >= t), t = ``least`` > E[X], as a ball of small relative width."""
+    r"""Return P(X >= ``least``) for a variable X with the law ``law``.
+
+    ``least`` must be above E[X]. The result is a ball of small relative width.
+    """
     # Because of the pole of 1/(1 - e^-z) at 0, the best c is to the right of the saddle point.
     saddle = law.tilt(least)
     spread = _deviation(law.tilted_variance(ball(saddle)))
@@ -109,7 +115,10 @@ def upper_tail(law: CoinSum, least: int) -> arb:
 
 
 def lower_tail(law: CoinSum, most: int) -> arb:
-    r"""Return P(X <= t), t = ``most`` < E[X], computed as an upper tail of -X."""
+    r"""Return P(X <= ``most``) for a variable X with the law ``law``, as an upper tail of -X.
+
+    ``most`` must be below E[X]. The result is a ball of small relative width.
+    """
     return upper_tail(_Mirrored(law=law), -most)
 
 
@@ -199,10 +208,10 @@ def _chernoff(law: CoinSum, c: arb, step: arb, t: int, base: arb) -> arb:
 
 
 def central_masses(law: CoinSum, reach: int) -> list[arb]:
-    r"""Return P(X = k), k = 0, ..., ``reach``, of a symmetric law, with small *absolute* width.
+    r"""Return P(X = k) for k = 0, ..., ``reach`` and a symmetric law, with small *absolute* width.
 
-    The width is about 2^-prec, where prec is the ambient precision. For masses far below 2^-prec
-    use :func:`mass`, because here the contour is the line Re z = 0 for every k.
+    At a precision of p bits the width of each ball is about 2^-p. For masses far below 2^-p use
+    :func:`mass`, which chooses a suitable contour for each k.
     """
     need = (ctx.prec + _GUARD) * math.log(2)
     variance = law.tilted_variance(arb(0))
@@ -231,9 +240,9 @@ def central_masses(law: CoinSum, reach: int) -> list[arb]:
 
 
 def sum_tail(*, draws: RationalLike, scale: RationalLike, least: int, bits: int) -> Enclosure:
-    r"""Enclose P(X >= t), t = ``least`` > 0, for the sum X of ``draws`` discrete Laplace draws.
+    r"""Enclose P(X >= ``least``), where X is the sum of ``draws`` discrete Laplace draws.
 
-    The relative width is at most 2^-bits.
+    ``least`` is at least 1. The relative width is at most 2^-``bits``.
     """
     count = positive_rational("draws", draws, "a sum without draws adds no noise")
     if count < FEWEST_DRAWS:
@@ -246,7 +255,7 @@ def sum_tail(*, draws: RationalLike, scale: RationalLike, least: int, bits: int)
 
 
 def pair_tail(*, scale: RationalLike, least: int, bits: int) -> Enclosure:
-    r"""Enclose P(X >= t), t = ``least`` >= 0, for the sum X of two discrete Laplace draws.
+    r"""Enclose P(X >= t) for t = ``least`` >= 0, where X is the sum of two discrete Laplace draws.
 
     With s = ``scale`` and beta = e^(-1/s),
 
@@ -267,9 +276,10 @@ def pair_tail(*, scale: RationalLike, least: int, bits: int) -> Enclosure:
 def quick_tail(
     *, draws: int | Fraction, scale: RationalLike, least: int, bits: int
 ) -> Enclosure | None:
-    r"""Enclose P(X >= t), t = ``least``, for the sum X of ``draws`` discrete Laplace draws.
+    r"""Enclose P(X >= ``least``), where X is the sum of ``draws`` discrete Laplace draws.
 
-    Return None if PolyaDifference computes the tail faster for this number of draws.
+    Return None if PolyaDifference computes this tail faster. This is the case for every number of
+    draws below ``FEWEST_DRAWS`` except 2.
     """
     if draws == 2:
         return pair_tail(scale=scale, least=least, bits=bits)

@@ -1,10 +1,10 @@
-r"""Float64 masses and tails of laws without a proven float formula, and guesses for quantiles.
+r"""Float64 masses and tails of laws that are evaluated in ball arithmetic; guesses of quantiles.
 
-The value at an isolated integer is rounded once from its own ball (:func:`pointwise`). Values at
-many consecutive integers, called a run, are computed together (:func:`by_runs`). The masses of the
-run and the tails at its two ends are computed as balls (:mod:`dpcore.numbers.enclosure`); the other
-tails are sums of these balls. Runs are cached. :func:`normal_guess` and :func:`closer` only affect
-speed: quantiles are certified afterwards.
+For a few integers, each value is computed as a ball and then rounded (:func:`pointwise`). Values at
+many consecutive integers, called a run, are computed together (:func:`by_runs`): the masses of the
+run and the tails at its two ends are computed as balls (:mod:`dpcore.numbers.enclosure`), and the
+other tails are sums of these balls. Runs are cached. :func:`normal_guess` and :func:`closer` guess
+quantiles. They affect only speed, because quantiles are certified afterwards.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Column = Literal["pmf", "cdf", "sf"]
 
 
 class RunLaw(Hashable, Protocol):
-    r"""A law that computes the masses of consecutive integers together, as balls."""
+    r"""The interface of a law that computes the masses of many consecutive integers in one call."""
 
     def pmf_ball(self, k: int) -> arb: ...
     def cdf_ball(self, k: int) -> arb: ...
@@ -47,7 +47,7 @@ class RunLaw(Hashable, Protocol):
 
 
 class ByRatios:
-    r"""The masses of a law, from the ratios of the masses of consecutive integers."""
+    r"""A law that computes masses from the ratios of the masses of consecutive integers."""
 
     __slots__ = ()
 
@@ -60,15 +60,14 @@ class ByRatios:
         r"""The ratios P(X = k)/P(X = k-1) for k = last, last-1, ..., first+1, as balls."""
 
     def masses(self, first: int, last: int) -> list[arb]:
-        r"""The masses P(X = k) for k = first, first+1, ..., last, as balls."""
         ratios = reversed(self.ratios(first, last))
         return [*accumulate(ratios, mul, initial=self.pmf_ball(first))]
 
 
 def pointwise(k: Integers, value: Callable[[int], arb]) -> Floats:
-    """Return ``value(k)`` for each entry of k, with relative error < 2^-51.
+    """Return the float64 of ``value(k)`` for each entry of ``k``, with relative error < 2^-51.
 
-    ``value`` is called once for each distinct k.
+    ``value`` returns a ball and is called once for each distinct k.
     """
     distinct, places = np.unique(k, return_inverse=True)
     found = [float(narrow(partial(value, int(one)), _BITS).lower) for one in distinct]
@@ -83,10 +82,10 @@ def sizes(k: Integers) -> Integers:
 
 
 def by_runs(law: RunLaw, k: Integers, column: Column) -> Floats:
-    r"""Return P(X = k), P(X <= k) or P(X > k) for every entry of k, with relative error < 2^-51.
+    r"""Return the pmf, cdf or sf (``column``) of ``law`` at each k, with relative error < 2^-51.
 
-    For k < 0 the results are 0, 0 and 1, as for a law on 0, 1, 2, ... Values below 2^-1020 may
-    become 0.
+    For k < 0 the result is 0, or 1 for the sf, as is right for laws on 0, 1, 2, ... Values below
+    2^-1020 may become 0.
     """
     values = np.full(len(k), 1.0 if column == "sf" else 0.0)
     index = k // _LENGTH
@@ -100,9 +99,10 @@ def by_runs(law: RunLaw, k: Integers, column: Column) -> Floats:
 
 
 def normal_guess(p: Floats, variance: Fraction, skew: Fraction = Fraction(0)) -> Integers:
-    r"""Guess p-quantiles of X - E[X] for a nearly normal X; ``skew`` is E[(X-E[X])^3]/Var[X].
+    r"""Guess the p-quantiles of X - E[X] for a nearly normal X.
 
-    The guess uses the first correction of Cornish and Fisher (1938), and is not certified.
+    ``skew`` is E[(X-E[X])^3]/Var[X]. The guess is the normal quantile with the first correction of
+    Cornish and Fisher (1938). It is not certified.
     """
     from scipy.special import ndtri  # local: importing dpcore stays fast
 
@@ -118,10 +118,10 @@ def closer(
     tail: Callable[[Integers], Floats],
     mass: Callable[[Integers], Floats],
 ) -> Integers:
-    r"""Improve guesses k >= 0 by Newton steps on log P(X > k) towards ``level``.
+    r"""Improve guesses of the integers k >= 0 at which the tail P(X > k) falls to ``level``.
 
-    ``tail(k)`` is P(X > k), and ``mass(k)`` is its decrease per step. The results are not
-    certified.
+    The guesses move by Newton steps on log P(X > k). ``tail(k)`` returns P(X > k), and ``mass(k)``
+    the decrease of the tail from one integer to the next. The results are not certified.
     """
     for _ in range(_STEPS):
         rest, step = tail(k), mass(k)

@@ -1,6 +1,6 @@
-r"""Masses and tails of Polya laws and their differences, as contour integrals for any scale.
+r"""Masses and tails of Polya laws and of differences of Polya draws, as contour integrals.
 
-With beta = e^(-1/s), the difference of independent Polya(a, s) and Polya(b, s) has
+With beta = e^(-1/s), the difference X of independent Polya(a, s) and Polya(b, s) draws has
 
     M(z) = E[e^(zX)] = ((1-beta)/(1-beta e^z))^a ((1-beta)/(1-beta e^-z))^b,
 
@@ -13,10 +13,11 @@ integer k and c between the cuts,
 
 for every d >= 0. The reason is that the path and its mirror image pass the cuts and the pole at 0
 on the same side as the vertical line through c, and that the horizontal edges at Im z = +-pi
-cancel. FLINT integrates analytic functions with rigorous error bounds (Johansson 2018). The
-intervals of integration double in length; the first is as wide as the saddle. Floating-point code
-chooses c near the saddle point, where there is no cancellation. Balls have the ambient precision.
-Proofs: docs/proofs/polya.md.
+cancel. FLINT integrates analytic functions with rigorous error bounds (Johansson 2018). The path is
+divided into intervals of doubling length; the first is about as long as the peak of the integrand
+is wide. Floating-point code chooses c near the saddle point of the integrand, where there is no
+cancellation. Results are balls (:mod:`dpcore.numbers.enclosure`) at the current precision. Proofs:
+docs/proofs/polya.md.
 """
 
 from __future__ import annotations
@@ -78,9 +79,10 @@ _END: Final = Fraction(3)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    r"""The law of X - Y for independent Polya(``right``, ``scale``) and Polya(``left``, ``scale``).
+    r"""The law of X - Y for independent Polya draws X and Y.
 
-    ``right`` > 0, ``left`` >= 0 and ``scale`` > 0, all exact.
+    X has the shape ``right`` > 0 and Y the shape ``left`` >= 0, where a draw of shape 0 is 0. Both
+    have the scale ``scale`` > 0. All parameters are exact.
     """
 
     right: Fraction
@@ -89,13 +91,16 @@ class Branch:
 
 
 def mass(law: Branch, k: int) -> arb:
-    r"""Return P(X = k) for k >= 0 as a ball of small relative width."""
+    r"""Return P(X = k) for k >= 0 and X with the law ``law``, as a ball of small relative width."""
     gap = _saddle(law, k)
     return _integral(law, k, gap, lambda _: acb(1))
 
 
 def upper_tail(law: Branch, least: int) -> arb:
-    r"""Return P(X >= t), t = ``least`` >= 1, as a ball; it is tight for t above the mean."""
+    r"""Return P(X >= ``least``) for ``least`` >= 1 and X with the law ``law``, as a ball.
+
+    The ball is tight if ``least`` is above the mean.
+    """
     # The gap to the cut at 1/s is made smaller than 1/s, so that c > 0.
     gap = min(_saddle(law, least), 1 / law.scale)
     gap -= min(gap / 2, _width(law, gap) / 2)
@@ -103,9 +108,9 @@ def upper_tail(law: Branch, least: int) -> arb:
 
 
 def lower_tail(law: Branch, most: int) -> arb:
-    r"""Return P(X <= t), t = ``most`` >= 0, as a ball; it is tight for t below the mean.
+    r"""Return P(X <= ``most``) for ``most`` >= 0 and X with the law ``law``, as a ball.
 
-    ``left`` must be 0.
+    ``law.left`` must be 0. The ball is tight if ``most`` is below the mean.
     """
     # The gap to the cut at 1/s is made larger than 1/s, so that c < 0.
     gap = max(_saddle(law, most), 1 / law.scale)

@@ -1,13 +1,14 @@
 r"""Theta sums with rigorous error bounds, for a discrete Gaussian of any variance.
 
-A discrete Gaussian X with v = sigma^2 has masses proportional to w(k) = e^(-k^2/2v). The quantities
-below are Jacobi theta functions, so the cost of computing them does not grow with v.
+A discrete Gaussian X with parameter v = sigma^2 has masses proportional to e^(-k^2/2v). The
+functions here are sums over all integers. They equal Jacobi theta functions, so the cost of
+computing them does not grow with v. Results are balls (:mod:`dpcore.numbers.enclosure`) at the
+current precision.
 
-:class:`ThetaSum` is the sum of several draws as a law for ``contour_sums``, which needs limits of
-sums of Bernoulli variables. A discrete Gaussian is such a limit: by Jacobi's triple product,
-E[e^(zX)] is, up to a constant, the product of (1 + q_n e^z)(1 + q_n e^-z) over n = 1, 2, ..., where
-q_n = e^(-(2n-1)/2v). All functions work at the ambient precision and return balls. Proofs:
-docs/proofs/coin_and_theta_sums.md.
+:class:`ThetaSum` is the law of a sum of independent discrete Gaussians. It is a limit of sums of
+Bernoulli variables, as :mod:`dpcore.analysis.contour_sums` requires: by Jacobi's triple product,
+E[e^(zX)] is, up to a constant factor, the product of (1 + q_n e^z)(1 + q_n e^-z) over n = 1, 2,
+..., where q_n = e^(-(2n-1)/2v). Proofs: docs/proofs/coin_and_theta_sums.md.
 """
 
 from __future__ import annotations
@@ -30,15 +31,19 @@ _LEAST_BITS: Final = 5
 
 
 def partition(variance: Fraction) -> arb:
-    r"""The sum Z of e^(-k^2/2v) over all integers k, which is theta_3(0 | i/(2 pi v))."""
+    r"""The sum of e^(-k^2/2v) over all integers k, where v = ``variance``.
+
+    It equals theta_3(0 | i/(2 pi v)).
+    """
     return acb.modular_theta(acb(0), _tau(variance))[2].real
 
 
 def moment(variance: Fraction, z: acb) -> acb:
-    r"""Return M(z) e^(-v z^2/2), the moment generating function M without its Gaussian factor.
+    r"""Return M(z) e^(-v z^2/2), where M(z) = E[e^(zX)] for one draw X and v = ``variance``.
 
-    By Poisson summation it is sum_j e^(-2 pi^2 v j^2 - 2 pi i j v z) divided by the same sum at
-    z = 0. The divisor is close to 1 for large v. The ball is correct for every z.
+    X is discrete Gaussian. By Poisson summation the result is, up to a constant factor, the sum of
+    e^(-2 pi^2 v j^2 - 2 pi i j v z) over all integers j. The factor makes it 1 at z = 0, and is
+    close to 1 for large v. The ball is correct for every z.
     """
     # The pair of terms at j has size at most 2 e^(-2 pi^2 v j^2 + 2 pi v |Im z| j). The ratio of
     # successive bounds decreases: if the first is tiny, both sums lie within 3 `first` of 1.
@@ -52,7 +57,7 @@ def moment(variance: Fraction, z: acb) -> acb:
 
 
 def log_moment(variance: Fraction, order: arb) -> arb:
-    r"""Return the cumulant function log E[e^(cX)] of one draw X for real c = ``order``."""
+    r"""Return log E[e^(cX)] of one discrete Gaussian draw X for real c = ``order``."""
     # M(c + n/v) = M(c) e^(cn + n^2/2v), the quasi-periodicity of theta_3: reducing c modulo 1/v
     # keeps the argument small, so that the ball stays tight for huge orders.
     v = ball(variance)
@@ -62,7 +67,7 @@ def log_moment(variance: Fraction, order: arb) -> arb:
 
 
 def second_moment(variance: Fraction) -> arb:
-    r"""Return E[X^2], by theta functions for v >= 1 and by its defining sum for v < 1."""
+    r"""Return E[X^2] of one discrete Gaussian draw X."""
     if variance >= 1:
         return ThetaSum(variance=variance).tilted_variance(arb(0))
     # The ratio of successive terms is at most (4/3)^2 e^(-7/2) < 1/2 from j = 3: twice the next
@@ -80,7 +85,10 @@ def second_moment(variance: Fraction) -> arb:
 
 
 def upper_tail(variance: Fraction, least: int) -> arb:
-    r"""Return P(X >= t), t = ``least`` >= 1, as a ball of small *relative* width."""
+    r"""Return P(X >= ``least``) of one discrete Gaussian draw X for ``least`` >= 1.
+
+    The result is a ball of small *relative* width.
+    """
     if variance < _SUMMED_VARIANCE:
         return _direct_tail(variance, least)
     return contour.upper_tail(ThetaSum(variance=variance), least)
@@ -88,22 +96,19 @@ def upper_tail(variance: Fraction, least: int) -> arb:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThetaSum:
-    r"""The sum of ``count`` independent discrete Gaussians with parameter ``variance``."""
+    r"""The law of a sum of ``count`` independent discrete Gaussians of parameter ``variance``."""
 
     variance: Fraction
     count: int = 1
 
     @property
     def mean(self) -> Fraction:
-        r"""The mean, 0 by symmetry."""
         return Fraction(0)
 
     def log_moment(self, c: arb) -> arb:
-        r"""The cumulant function log E[e^(cX)] of the sum X."""
         return self.count * log_moment(self.variance, c)
 
     def tilted_characteristic(self, c: arb, theta: arb) -> acb:
-        r"""The tilted characteristic function E[e^((c + i theta)X)]/E[e^(cX)] of the sum X."""
         # M(r + j/v) = M(r) e^(jr + j^2/2v) for complex r: j steps give a factor e^(i j theta).
         v = ball(self.variance)
         steps, rest = _reduced(v, c)
@@ -116,17 +121,14 @@ class ThetaSum:
         return ratio**self.count * acb(-turn * theta / 2, turn * c).exp()
 
     def tilted_variance(self, c: arb) -> arb:
-        r"""The tilted variance K''(c), where K is the cumulant function; its period in c is 1/v."""
+        # The period of K''(c) in c is 1/v.
         _, rest = _reduced(ball(self.variance), c)
         value, slope, bend = (_theta(self.variance, acb(rest), order) for order in range(3))
         second: arb = ((slope / value) ** 2 - bend / value).real
         return self.count * second / (2 * arb.pi()) ** 2
 
     def tilt(self, t: int) -> Fraction:
-        r"""An approximate solution c of K'(c) = t, where K is the cumulant function.
-
-        It is t/(count v), or a floating-point root if v is small.
-        """
+        # t/(count v), or a floating-point root if v is small.
         # c is not rounded: far in the tail, M(c) e^(-ct) grows like e^(V (c - saddle)^2/2).
         target = Fraction(t, self.count)
         if self.variance >= _STAIRS_VARIANCE:

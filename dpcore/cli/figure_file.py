@@ -121,7 +121,7 @@ def curve_picture(
     y_label: str = "delta (logarithmic axis)",
     y_scale: Literal["log", "linear"] = "log",
 ) -> Iterator[Axes]:
-    r"""Yield axes for a curve, such as delta against epsilon, of proven points joined by lines."""
+    r"""Yield the axes of a plot of proven points joined by lines, such as delta against epsilon."""
     with picture(argument, path, size=_SIZE, layout="constrained") as figure:
         axes = figure.add_subplot()
         yield axes

@@ -25,7 +25,7 @@ from dpcore.errors import InvalidParameter
 
 @contextmanager
 def file_errors(argument: str, path: str | Path) -> Iterator[None]:
-    r"""Convert OSError to an error that reports ``argument`` with the path as its value."""
+    r"""Convert an OSError of the block to an error about the path given as ``argument``."""
     try:
         yield
     except OSError as error:
@@ -80,7 +80,7 @@ def parse_json(text: str | bytes, **hooks: Any) -> Any:
 
 
 def require_plain(argument: str, path: str | Path) -> None:
-    r"""Raise an error if the path is not a regular file: reading a pipe could block."""
+    r"""Raise an error if the path is not a regular file, because reading it could block."""
     with suppress(OSError):
         if not stat.S_ISREG(Path(path).stat().st_mode):
             raise InvalidParameter(argument, str(path), "is not a regular file")
@@ -153,7 +153,7 @@ def check_writable(option: str, path: Path | None) -> None:
 
 @contextmanager
 def made_folder(option: str, path: Path | None) -> Iterator[None]:
-    r"""Create a missing folder; remove it if the block fails and the folder is empty."""
+    r"""Create a missing folder. If the block fails, remove the new folder if it is empty."""
     if path is None:
         yield
         return

@@ -2,8 +2,7 @@ r"""Import dpcore's packages from their own location only, and import a user's f
 
 The names of the packages are common, so a user's folder ``accounting`` or another distribution can
 shadow them, and the import errors would look like a bug in dpcore. The list of packages is read
-from the installation's metadata. Loading :class:`UserCode` runs the user's code; the caller of this
-module converts any exception of the user's code to an error of its own.
+from the installation's metadata. Loading :class:`UserCode` runs the user's code.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _OWN: Final = __name__.partition(".")[0]
 
 
 class ShadowedPackage(DpcoreError):
-    r"""Another module shadows a package of dpcore."""
+    r"""Raised if another module shadows a package of dpcore."""
 
     def __str__(self) -> str:
         name, reason = self.args
@@ -62,13 +61,16 @@ _FINDER: Final = _OwnPackageFinder()
 
 
 def prefer_own_packages() -> None:
-    r"""Make imports of the :func:`package_names` find dpcore's packages for any ``sys.path``."""
+    r"""Make imports of dpcore's packages find the installed ones, for any value of ``sys.path``."""
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)
 
 
 def require_own_packages() -> None:
-    r"""Raise an error if another module shadows a package of dpcore, here or in a child process."""
+    r"""Raise an error if a module on the import path shadows a package of dpcore.
+
+    Such a module would be imported instead of the package, here or in a child process.
+    """
     for name in sorted(package_names()):
         found = PathFinder.find_spec(name)
         if found is None:
@@ -107,7 +109,8 @@ def _require_whole(name: str) -> None:
 def clash_of(folder: Path, source: bytes | None = None) -> str | None:
     r"""Return a module in ``folder`` that has the name of a package of dpcore, or None.
 
-    If ``source`` is given, only the packages that it imports are considered.
+    If the source of a module is given as ``source``, only the packages that it imports are
+    considered.
     """
     wanted = package_names() if source is None else package_names() & {*_imported(source)}
     if folder.resolve() != _HOME:
@@ -133,10 +136,11 @@ def _imported(source: bytes) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserCode:
-    r"""Import user code; errors report it as the value ``spelling`` of the option ``argument``.
+    r"""Import the code that a user names in the command-line option ``argument``.
 
-    A file is imported under a module name that starts with ``prefix``, because the file may be
-    named like a library. ``failed`` is called with an exception that the import raised and with
+    ``spelling`` is the text that the user typed; error messages contain the option and this text. A
+    file is imported under a module name that starts with ``prefix``, because the file may be named
+    like a library. If the import raises an exception, ``failed`` is called with the exception and
     the folder of the code, and returns the error to raise.
     """
 
@@ -158,7 +162,7 @@ class UserCode:
         return self._from_file(Path(place)) if place.endswith(".py") else self._by_name(place)
 
     def refused(self, reason: str) -> InvalidParameter:
-        r"""The error for code that cannot be used."""
+        r"""The error that the code cannot be used, for the given reason."""
         return InvalidParameter(self.argument, self.spelling, reason)
 
     def _by_name(self, name: str) -> ModuleType:

@@ -48,7 +48,7 @@ r"""The type of ``--format``; ``--json`` is the same as ``--format json``."""
 
 
 def command_group(name: str, **given: Any) -> typer.Typer:
-    r"""Create a command group, or one command, with ``-h`` for help and without tracebacks.
+    r"""Create a typer app, for a group or a single command, with ``-h`` for help and no tracebacks.
 
     >>> command_group("budget", help="Compose privacy costs.").info.name
     'budget'
@@ -65,8 +65,8 @@ def command_group(name: str, **given: Any) -> typer.Typer:
 def option(metavar: str, text: str, *names: str, default: Any = None, **given: Any) -> Any:
     r"""Declare an option as the default of a parameter; ``default=...`` makes it required.
 
-    Within ``Annotated``, pass ``default=...`` and give the default in the signature.
-    ``given`` is passed to :func:`typer.Option`, for instance the panel of the help text.
+    Within ``Annotated``, pass ``default=...`` and give the default in the signature. Further
+    arguments are passed to :func:`typer.Option`, for instance the panel of the help text.
 
     >>> option("FILE", "Write the report to a file.", "-o", "--output").param_decls
     ('-o', '--output')
@@ -174,7 +174,7 @@ def read_law(argument: str, text: str, more: Mapping[str, type[Any]] | None = No
 
 
 def share(argument: str, text: str) -> Fraction:
-    r"""Parse a fraction in [0, 1] such as 90% or 0.9.
+    r"""Parse a fraction in [0, 1], written as 90% or 0.9.
 
     >>> share("--honest", "90%")
     Fraction(9, 10)
@@ -189,7 +189,7 @@ def share(argument: str, text: str) -> Fraction:
 
 
 class OutOfTime(DpcoreError):
-    r"""The computation did not finish within the time limit."""
+    r"""Raised if a computation did not finish within the time limit."""
 
 
 @contextmanager

@@ -29,9 +29,10 @@ Place: TypeAlias = str | Path
 
 @dataclass(slots=True, kw_only=True)
 class StateFile:
-    r"""An open, locked state file; ``reader`` reads it from the beginning.
+    r"""An open, locked state file: a sequence of records to which records can be appended.
 
-    ``owner`` names the kind of program that uses it; ``digest`` is the digest of its last record.
+    ``reader`` reads the file from the beginning. ``owner`` is the kind of program that uses the
+    file, for error messages. ``digest`` is the sha256 of the last record.
     """
 
     argument: str
@@ -48,10 +49,11 @@ class StateFile:
         begun: Callable[[bytes], None],
         taken: Callable[[bytes], None],
     ) -> None:
-        r"""Call ``begun`` with the first payload of the file and ``taken`` with each later payload.
+        r"""Read all records of the file, or start the file if it has no complete record.
 
-        A file that is new, or ends within its first record, is restarted with ``header``, and
-        neither function is called. A torn record at the end is dropped.
+        ``begun`` is called with the first payload, and ``taken`` with each later one. If the file
+        is new, or ends within its first record, its content is replaced by the record ``header``,
+        and neither function is called. An incomplete record at the end of the file is dropped.
         """
         start = started(schema)
         first, self.digest = next_record(start, header)
@@ -104,9 +106,10 @@ class StateFile:
 
 @contextmanager
 def open_state(argument: str, path: Place, *, owner: str) -> Iterator[StateFile]:
-    r"""Open or create a state file and lock it; ``owner`` names the kind of program that uses it.
+    r"""Open or create a state file, and keep it locked until the block ends.
 
-    Opening never truncates the file; if the block fails while the file is empty, it is removed.
+    ``owner`` is the kind of program that uses the file, for error messages. Opening never truncates
+    the file. If the block fails while the file is empty, the file is removed.
     """
     try:
         import fcntl
@@ -164,7 +167,7 @@ _BLOCK: Final = 1 << 12  # a file system may leave a block of zeros after a shor
 
 
 class Damaged(ValueError):
-    r"""The file is damaged in a way that an interrupted process or a power cut cannot cause.
+    r"""Raised if damage in a file cannot come from an interrupted process or a power cut.
 
     The message gives the offset of the damage.
     """
@@ -180,12 +183,12 @@ class Record:
 
 
 def started(schema: str) -> bytes:
-    r"""Return the value of ``before`` for the first record of a file with this schema."""
+    r"""Return the sha256 that precedes the first record in a file with this schema."""
     return hashlib.sha256(schema.encode()).digest()
 
 
 def next_record(before: bytes, payload: bytes) -> tuple[bytes, bytes]:
-    r"""Return a record of ``payload`` and its digest; ``before`` is the previous digest."""
+    r"""Return the bytes of the next record, and its sha256; ``before`` is the previous sha256."""
     digest = _digest(before, payload)
     length = len(payload)
     return _HEAD.pack(length, zlib.crc32(_LENGTH.pack(length)), digest) + payload, digest
@@ -215,10 +218,10 @@ def read_records(file: BinaryIO, before: bytes) -> Iterator[Record]:
 
 
 def is_torn(file: BinaryIO, written: bytes, beginning: bytes) -> bool:
-    r"""Whether a file ends within its first record, so that restarting it loses no other data.
+    r"""Whether a file contains nothing but an incomplete first record, and can be restarted.
 
-    ``written`` is the first record that would be written; every first payload starts with
-    ``beginning``.
+    ``written`` is the record with which it would be restarted. The payload of every valid first
+    record starts with ``beginning``.
     """
     size = file.seek(0, os.SEEK_END)
     if size <= max(len(written), _BLOCK) and _is_zero(file, 0, size):

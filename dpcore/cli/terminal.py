@@ -23,7 +23,7 @@ _OFTEN: Final = 0.2
 
 
 def page(lines: Iterable[str]) -> str:
-    r"""Return the text that :func:`say` prints for ``lines``."""
+    r"""Return ``lines`` as the text that :func:`say` prints, with control characters escaped."""
     return "".join(f"{printable(line)}\n" for line in lines)
 
 
@@ -65,7 +65,7 @@ def aligned(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list
 
 
 def fact(name: str, value: str, *, margin: int) -> str:
-    r"""Format a name and its value; the value is at column ``margin`` or after a longer name."""
+    r"""Format a name and its value, which starts at column ``margin`` or after a longer name."""
     return f"{name.ljust(margin - 1)} {value}"
 
 
@@ -82,7 +82,10 @@ def html_table(title: str, rows: Iterable[Sequence[object]]) -> str:
 
 @contextmanager
 def progress_bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    r"""Yield a callback that receives the number of finished items; no bar without a terminal."""
+    r"""Show a progress bar; yield a callback that receives the number of finished items.
+
+    If standard error is not a terminal, no bar is shown.
+    """
     if not sys.stderr.isatty():
         yield _unseen
         return
@@ -111,7 +114,10 @@ def in_notebook() -> bool:
 
 @contextmanager
 def notebook_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
-    r"""Yield a callback that receives the number of finished items; no bar outside a notebook."""
+    r"""Show a progress bar in a notebook; yield a callback for the number of finished items.
+
+    Outside a notebook no bar is shown.
+    """
     if not in_notebook():
         yield _unseen
         return

@@ -1,10 +1,10 @@
-r"""Run calls in worker processes that end with their parent and leave Ctrl-C to the parent.
+r"""Run calls in worker processes that end when their parent ends, and that ignore Ctrl-C.
 
 joblib starts the workers, so ``joblib.parallel_config`` chooses where they run: as processes of
-this machine by default, or on a cluster. A terminal sends Ctrl-C to all its processes; workers
-start with the signal blocked and then ignore it, and the parent terminates them. A killed parent
-cannot terminate its workers, so each worker polls for its parent as soon as this module is loaded,
-before it receives any work, and ends soon after the parent.
+this machine by default, or on a cluster. A terminal sends Ctrl-C to all its processes. Only the
+parent reacts: it terminates the workers, which start with the signal blocked and then ignore it. A
+killed parent cannot terminate its workers, so each worker polls for its parent as soon as this
+module is loaded, before it receives any work, and ends soon after the parent.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PATIENCE: Final = 10.0
 
 
 class WorkerLost(DpcoreError):
-    r"""A worker process died or cannot be reached."""
+    r"""Raised if a worker process died or cannot be reached."""
 
 
 def checked_jobs(jobs: int) -> int:
@@ -115,7 +115,10 @@ def in_processes(
 
 @dataclass(slots=True, kw_only=True)
 class Prefetch:
-    r"""Iterate over calls until ``most`` results are unread; joblib iterates under a lock."""
+    r"""An iterator over calls that stops while ``most`` results are unread.
+
+    joblib calls it under a lock, so it needs no lock of its own.
+    """
 
     calls: Iterator[tuple[Any, ...]]
     most: int
@@ -206,13 +209,15 @@ def _interrupts_later() -> Iterator[None]:
 
 @dataclass(slots=True, kw_only=True)
 class Watch:
-    r"""A loop that ends this process if its parent died or a call ran past the time ``due()``."""
+    r"""A loop that ends this process if its parent has died or a call has exceeded its time limit.
+
+    ``due()`` returns the time at which the current call exceeds its limit, or None without a limit.
+    """
 
     parent: int
     due: Callable[[], float | None] | None = None
 
     def run(self) -> None:
-        r"""Poll until this process ends."""
         while os.getppid() == self.parent:
             due = None if self.due is None else self.due()
             if due is not None and time.monotonic() > due:

@@ -10,13 +10,14 @@ function M of one draw satisfies M(z + 1/v) = M(z) e^(z + 1/2v), hence
 
     P(X = k + n) = P(X = k) e^(-(k + n/2)/v),
 
-and the masses at |k| <= n/2 determine all others.
+for the sum X, and the masses at |k| <= n/2 determine all others.
 
-Batches of a large sum use rejection. With V = n v, the masses are P(X = k) = e^(-k^2/2V) f(k). Here
-f has period n and its maximum at 0, by Poisson summation over the lattice of integer vectors with
-sum 0. So a draw k of a discrete Gaussian with parameter V is accepted with probability f(k)/f(0) >=
-1 - 2S, where S (:func:`deviation_from_gaussian`) is computed beforehand and is tiny unless v is
-small. Proofs: docs/proofs/laws.md.
+Batches of draws of a sum of large variance use rejection sampling. With V = n v, the sum X has
+P(X = k) = e^(-k^2/2V) f(k). The factor f has period n and its maximum at 0, by Poisson summation
+over the lattice of integer vectors with sum 0. So a draw k of a discrete Gaussian with parameter V
+is accepted with probability f(k)/f(0) >= 1 - 2S. Here S (:func:`deviation_from_gaussian`) is the
+largest relative deviation of f from its mean, computed beforehand. It is tiny unless v is small.
+Proofs: docs/proofs/laws.md.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class DiscreteGaussian(SymmetricNoise):
 
     @property
     def log_concave(self) -> bool:
-        r"""True, because k^2 is convex."""
+        # k^2 is convex.
         return True
 
     @property
@@ -109,17 +110,14 @@ class DiscreteGaussian(SymmetricNoise):
         return narrow(lambda: theta.second_moment(self.sigma_squared), 128)
 
     def pmf_ball(self, k: int) -> arb:
-        r"""e^(-k^2/2v)/Z."""
         v = self.sigma_squared
         return (-ball(Fraction(k * k) / (2 * v))).exp() / theta.partition(v)
 
     def masses(self, first: int, last: int) -> list[arb]:
-        r"""P(X = k) for k = ``first``, ..., ``last``."""
         rate, whole = 1 / (2 * ball(self.sigma_squared)), theta.partition(self.sigma_squared)
         return [(-rate * (k * k)).exp() / whole for k in range(first, last + 1)]
 
     def sf_ball(self, k: int) -> arb:
-        r"""P(X > k), from a theta series for k >= 0 and by symmetry for k < 0."""
         if k < 0:
             return 1 - self.sf_ball(-k - 1)
         return theta.upper_tail(self.sigma_squared, k + 1)
@@ -135,7 +133,6 @@ class DiscreteGaussian(SymmetricNoise):
                 return candidate
 
     def build_batch(self) -> Batch:
-        r"""Build a table for sigma <= 2^11, otherwise a rejection sampler (:class:`Centred`)."""
         if self.sigma_squared <= _TABLE_VARIANCE:
             return _table(self)
         return Centred(self, self.sigma_squared)
@@ -207,7 +204,7 @@ def _masses(variance: Fraction, least: float) -> tuple[list[arb], arb]:
 def mean_factor(law: theta.ThetaSum) -> arb:
     r"""The mean (2 pi v)^((n-1)/2)/(sqrt(n) Z^n) of the periodic factor f in the module docstring.
 
-    Z is the sum of e^(-j^2/2v) over all integers j.
+    ``law`` is the sum of n draws of parameter v, and Z = sum_j e^(-j^2/2v) over all integers j.
     """
     around = 2 * arb.pi() * ball(law.variance)
     dual = theta.partition(law.variance) / around.sqrt()
@@ -215,7 +212,10 @@ def mean_factor(law: theta.ThetaSum) -> arb:
 
 
 def log_factor(law: theta.ThetaSum, k: int) -> arb:
-    r"""log f(k) = log P(X = k) + k^2/2V, evaluated at the residue of k mod n nearest to 0."""
+    r"""log f(k) for the periodic factor f in the module docstring.
+
+    f(k) = P(X = k) e^(k^2/2V) is evaluated at the residue of k nearest to 0 modulo the period n.
+    """
     rest = abs(k) % law.count
     return _log_factor(law, min(rest, law.count - rest), ctx.prec)
 
@@ -227,9 +227,9 @@ def _log_factor(law: theta.ThetaSum, rest: int, bits: int) -> arb:
 
 
 def deviation_from_gaussian(law: theta.ThetaSum, bits: int = _BITS) -> arb:
-    r"""The S >= 0 with f(0) = (1 + S) m, where f is the periodic factor and m its mean.
+    r"""The S >= 0 with f(0) = (1 + S) m, where f is a periodic factor and m its mean.
 
-    Every k has f(k) >= (1 - S) m. The factor is defined in the module docstring.
+    f is the factor in the module docstring. Every k has f(k) >= (1 - S) m.
     """
     with precision(bits + law.count.bit_length()):
         return _mass(law, 0, ctx.prec) / mean_factor(law) - 1
@@ -238,9 +238,10 @@ def deviation_from_gaussian(law: theta.ThetaSum, bits: int = _BITS) -> arb:
 class GaussianSumBatch:
     r"""Draw values of the sum ``law`` exactly, by rejection from a discrete Gaussian.
 
-    ``proposal`` samples the Gaussian, of parameter n v, and ``most`` < 1/2 is an upper bound on S
-    (:func:`deviation_from_gaussian`). A random word below 2^64 (1 - 2 most) accepts any proposal
-    immediately; otherwise interval arithmetic and further bits decide.
+    ``proposal`` samples a discrete Gaussian whose parameter is that of all draws of the sum
+    together. ``most`` < 1/2 is an upper bound on :func:`deviation_from_gaussian`. A 64-bit random
+    word below 2^64 (1 - 2 most) accepts any proposal. For other words, interval arithmetic and
+    further bits decide.
     """
 
     __slots__ = ("_law", "_proposal", "_sure")
@@ -251,7 +252,6 @@ class GaussianSumBatch:
         self._sure = np.uint64(math.floor((1 - 2 * most) * (1 << 64)) - 1)
 
     def draw(self, rng: Rng, count: int) -> Integers:
-        r"""Return ``count`` independent draws."""
         return in_blocks(count, partial(self._fill, rng))
 
     def _fill(self, rng: Rng, target: Integers) -> None:
@@ -267,7 +267,7 @@ class GaussianSumBatch:
             done += len(proposed)
 
     def keeps(self, rng: Rng, word: int, proposed: int) -> bool:
-        r"""Decide exactly whether a uniform real that starts with ``word`` accepts the proposal."""
+        r"""Decide exactly whether a uniform real that starts with ``word`` accepts ``proposed``."""
         return Uniform(rng, word).below(partial(self._chance, proposed))
 
     def _chance(self, k: int) -> arb:
@@ -313,7 +313,7 @@ class DiscreteGaussianSum(Additive, SymmetricNoise):
 
     @property
     def log_concave(self) -> bool:
-        r"""True, because sums of independent log-concave variables are log-concave."""
+        # Sums of independent log-concave variables are log-concave.
         return True
 
     @property
@@ -326,7 +326,6 @@ class DiscreteGaussianSum(Additive, SymmetricNoise):
         return narrow(lambda: self.count * theta.second_moment(self.sigma_squared), 128)
 
     def pmf_ball(self, k: int) -> arb:
-        r"""P(X = k), from the mass at the residue of |k| modulo ``count`` nearest to 0."""
         n = self.count
         moves, rest = divmod(abs(k) + n // 2, n)
         rest -= n // 2
@@ -335,7 +334,6 @@ class DiscreteGaussianSum(Additive, SymmetricNoise):
         return _mass(self._law, abs(rest), ctx.prec) * (-ball(exponent)).exp()
 
     def sf_ball(self, k: int) -> arb:
-        r"""P(X > k), by a contour sum for k >= 0 and by symmetry for k < 0."""
         if k < 0:
             return 1 - self.sf_ball(-k - 1)
         return contour.upper_tail(self._law, k + 1)
@@ -345,19 +343,16 @@ class DiscreteGaussianSum(Additive, SymmetricNoise):
         return theta.ThetaSum(variance=self.sigma_squared, count=self.count)
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""Sum ``count`` reference draws; for count > 4096, invert the distribution function."""
         if self.count > _MOST_DRAWS:
             return invert(rng, self.cdf_ball, 0)
         one = DiscreteGaussian(sigma_squared=self.sigma_squared)
         return sum(one.sample_reference(rng) for _ in range(self.count))
 
     def build_batch(self) -> Batch:
-        r"""Build a table if few masses suffice, otherwise a rejection sampler.
-
-        The proposal law is a discrete Gaussian. If the sum is far from a discrete Gaussian
-        (``sigma_squared`` below about 1.4) and ``count`` is large, build a table of all masses or,
-        if the variance is also large, an inversion sampler.
-        """
+        # The batch is a table if few masses suffice, otherwise it uses rejection from a discrete
+        # Gaussian. If the sum is far from a discrete Gaussian (sigma_squared below about 1.4) and
+        # count is large, it is a table of all masses or, if the variance is also large, an
+        # inversion sampler.
         small = self._whole <= _TABLE_VARIANCE
         if small and min(self.count // 2, table_reach(self._whole)) <= _MOST_BASES:
             return _sum_table(self)
@@ -401,7 +396,7 @@ def _sum_table(noise: DiscreteGaussianSum) -> InversionTable:
 
 @lru_cache(maxsize=1 << 12)
 def _mass(law: theta.ThetaSum, k: int, bits: int) -> arb:
-    # `bits` is the ambient precision, part of the cache key.
+    # `bits` is the current precision, part of the cache key.
     del bits
     return contour.mass(law, k)
 

@@ -49,12 +49,12 @@ class DiscreteLaplace(SymmetricNoise):
 
     @property
     def log_concave(self) -> bool:
-        r"""True, because |k| is convex."""
+        # |k| is convex.
         return True
 
     @property
     def variance(self) -> Enclosure:
-        r"""The variance 2 beta/(1 - beta)^2 = 1/(2 sinh^2(1/(2s))), enclosed to 128 bits.
+        r"""The variance 1/(2 sinh^2(1/(2 scale))), enclosed to 128 bits.
 
         >>> DiscreteLaplace(scale=10).variance.lower_float
         199.83341663360943
@@ -62,12 +62,10 @@ class DiscreteLaplace(SymmetricNoise):
         return narrow(lambda: 1 / (2 * (1 / (2 * ball(self.scale))).sinh() ** 2), 128)
 
     def pmf_ball(self, k: int) -> arb:
-        r"""P(X = k) = tanh(1/(2s)) e^(-|k|/s)."""
         rate = 1 / ball(self.scale)
         return (rate / 2).tanh() * (-rate * abs(k)).exp()
 
     def sf_ball(self, k: int) -> arb:
-        r"""P(X > k), which is beta^(k+1)/(1 + beta) for k >= 0; by symmetry for k < 0."""
         if k < 0:
             return 1 - self.sf_ball(-k - 1)
         rate = 1 / ball(self.scale)
@@ -76,7 +74,7 @@ class DiscreteLaplace(SymmetricNoise):
     def sample_reference(self, rng: Rng) -> int:
         r"""Draw one value with Algorithm 2 of Canonne, Kamath and Steinke (arXiv 2004.00010v5).
 
-        The value has a geometric magnitude and a fair sign; the pair (-, 0) is rejected, because
+        The value has a geometric magnitude and a fair sign. A negative zero is rejected, because
         zero would otherwise have twice its mass.
         """
         while True:
@@ -86,7 +84,6 @@ class DiscreteLaplace(SymmetricNoise):
                 return -magnitude if negative else magnitude
 
     def build_batch(self) -> Batch:
-        r"""Build a sampler of independent digits by certified inversion (docs/proofs/laws.md)."""
         return LaplaceDigits(self.scale)
 
     def share(self, parties: int) -> Noise:

@@ -49,27 +49,28 @@ _EXACT_BITS: Final = 1 << 12
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CountNoise(Additive):
-    r"""A law on 0, 1, 2, ... with rational ratios of successive masses, decreasing in k."""
+    r"""The base class of laws on 0, 1, 2, ... with rational ratios of successive masses.
+
+    The ratio P(X = k+1)/P(X = k) decreases in k.
+    """
 
     @property
     @abstractmethod
-    def mean(self) -> Fraction:
-        r"""The mean E[X], exact."""
+    def mean(self) -> Fraction: ...
 
     @property
     @abstractmethod
-    def variance(self) -> Fraction:
-        r"""The variance Var[X], exact."""
+    def variance(self) -> Fraction: ...
 
     @property
     @abstractmethod
     def _counts(self) -> tuple[Fraction, ...]:
-        r"""The mean number of events, and for a binomial law also that of the other trials."""
+        r"""The expected counts of :class:`Centred`: (l,) for Poisson, (np, n(1-p)) for binomial."""
 
     @property
     @abstractmethod
     def _skew(self) -> Fraction:
-        r"""E[(X - E[X])^3]/Var[X], used for initial guesses."""
+        r"""E[(X - E[X])^3]/Var[X], for the initial guess of a quantile."""
 
     @property
     def _last(self) -> int | None:
@@ -92,7 +93,7 @@ class CountNoise(Additive):
 
     @property
     def log_concave(self) -> bool:
-        r"""True, because the ratios of successive masses are decreasing."""
+        # The ratios of successive masses decrease.
         return True
 
     def _ratio(self, k: int) -> Fraction:
@@ -103,11 +104,9 @@ class CountNoise(Additive):
         return k >= 0 and (self._last is None or k <= self._last)
 
     def pmf_ball(self, k: int) -> arb:
-        r"""P(X = k), from its logarithm; 0 outside the support."""
         return self._log_mass(k).exp() if self._inside(k) else arb(0)
 
     def sf_ball(self, k: int) -> arb:
-        r"""P(X > k), by a direct or contour sum above the mean and as 1 - P(X <= k) below it."""
         if k < 0:
             return arb(1)
         if not self._inside(k + 1):
@@ -119,7 +118,6 @@ class CountNoise(Additive):
         return contour.upper_tail(cast(contour.CoinSum, self), k + 1)
 
     def cdf_ball(self, k: int) -> arb:
-        r"""P(X <= k), by a direct or contour sum below the mean and as 1 - P(X > k) above it."""
         if k < 0:
             return arb(0)
         if not self._inside(k + 1):
@@ -145,12 +143,11 @@ class CountNoise(Additive):
             k -= 1
 
     def masses(self, first: int, last: int) -> list[arb]:
-        r"""P(X = k) for k = ``first``, ..., ``last`` from their ratios."""
         ratios = islice(self._upwards(first), last - first)
         return [*accumulate(ratios, _stepped, initial=self.pmf_ball(first))]
 
     def centred(self) -> Centred:
-        r"""The batch sampler of X - floor(E[X]) for a variance > 2^21; E[X] may exceed int64.
+        r"""The batch sampler of X - floor(E[X]), for a variance > 2^21; E[X] may exceed int64.
 
         >>> from dpcore.sampling.rng import SeededRng
         >>> for noise in (Poisson(mean=2**80), Binomial(trials=2**82, probability="1/2")):
@@ -162,7 +159,6 @@ class CountNoise(Additive):
         return Centred(self, self.variance, self._counts)
 
     def build_batch(self) -> Batch:
-        r"""Build a table for variances <= 2^22, else a rejection sampler (:class:`Centred`)."""
         if self.variance <= _TABLE_VARIANCE:
             return table_of_counts(self)
         return Centred(self, self.variance, self._counts, shifted=True)
@@ -184,12 +180,12 @@ class CountNoise(Additive):
 class Poisson(CountNoise):
     r"""Poisson noise: P(X = k) = e^(-l) l^k/k! for k = 0, 1, 2, ..., l = ``mean`` > 0.
 
-    The mean and the variance are l. The values are never negative; the analyzer subtracts the mean.
-    The support starts at 0, so a release is (epsilon, delta)-DP and never pure DP.
+    The mean and the variance are l. The values are never negative; the analyzer of a protocol
+    subtracts their mean. The support starts at 0, so a release is (epsilon, delta)-DP and never
+    pure DP.
 
-    The float64 functions cover 1e-9 <= mean <= 2^60; beyond mean 2^20 each distinct k costs
-    about a millisecond. Raises :class:`InvalidParameter` if the mean is not a positive
-    rational.
+    The float64 functions cover 1e-9 <= mean <= 2^60; beyond mean 2^20 each distinct k costs about a
+    millisecond. Raises :class:`InvalidParameter` if the mean is not a positive rational.
 
     >>> noise = Poisson(mean=50)
     >>> noise.pmf(50), noise.quantile(0.975)
@@ -206,7 +202,6 @@ class Poisson(CountNoise):
 
     @property
     def variance(self) -> Fraction:
-        r"""The variance l, equal to the mean."""
         return self.mean
 
     @property
@@ -230,26 +225,19 @@ class Poisson(CountNoise):
         return k * rate.log() - rate - ball(k + 1).lgamma()
 
     def log_moment(self, c: arb) -> arb:
-        r"""The cumulant function K(c) = l (e^c - 1), for the contour sum."""
         return ball(self.mean) * c.expm1()
 
     def tilted_characteristic(self, c: arb, theta: arb) -> acb:
-        r"""The characteristic function of the tilted law, Poisson with mean l e^c."""
         return (ball(self.mean) * c.exp() * acb(0, theta).expm1()).exp()
 
     def tilted_variance(self, c: arb) -> arb:
-        r"""The tilted variance K''(c) = l e^c."""
         return ball(self.mean) * c.exp()
 
     def tilt(self, t: int) -> Fraction:
-        r"""The solution log(t/l) of K'(c) = l e^c = t, rounded to a float."""
         return _log_ratio(max(Fraction(t), Fraction(1, 2)), self.mean)
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""Sum floor(l) Poisson draws of mean 1, and one of mean l - floor(l) by thinning.
-
-        If floor(l) > 4096, where this would take too long, invert the distribution function.
-        """
+        # floor(l) draws of mean 1, and one draw of mean l - floor(l) by thinning.
         whole = math.floor(self.mean)
         if whole > _MOST_TERMS:
             return invert(rng, self.cdf_ball, whole)
@@ -292,12 +280,10 @@ class Binomial(CountNoise):
 
     @property
     def mean(self) -> Fraction:
-        r"""The mean np, exact."""
         return self.trials * self.probability
 
     @property
     def variance(self) -> Fraction:
-        r"""The variance np(1-p), exact."""
         return self.mean * (1 - self.probability)
 
     @property
@@ -327,19 +313,16 @@ class Binomial(CountNoise):
         return ways + k * ball(p).log() + (n - k) * ball(1 - p).log()
 
     def pmf_ball(self, k: int) -> arb:
-        r"""P(X = k): an exact rational for few trials, otherwise from logarithms of factorials."""
         if not self._few:
             return CountNoise.pmf_ball(self, k)
         return ball(self._exactly(k) - self._exactly(k - 1))
 
     def cdf_ball(self, k: int) -> arb:
-        r"""P(X <= k): an exact rational for few trials, and at the middle if p = 1/2."""
         if self._few:
             return ball(self._exactly(k))
         return arb(1) / 2 if self._halved_at(k) else CountNoise.cdf_ball(self, k)
 
     def sf_ball(self, k: int) -> arb:
-        r"""P(X > k): an exact rational for few trials, and at the middle if p = 1/2."""
         if self._few:
             return ball(1 - self._exactly(k))
         return arb(1) / 2 if self._halved_at(k) else CountNoise.sf_ball(self, k)
@@ -364,11 +347,10 @@ class Binomial(CountNoise):
         return self._exactly(k) >= p if self._few else CountNoise._reaches(self, k, p)
 
     def log_moment(self, c: arb) -> arb:
-        r"""The cumulant function K(c) = n log(1 + p (e^c - 1)), for the contour sum."""
         return self.trials * (ball(self.probability) * c.expm1()).log1p()
 
     def tilted_characteristic(self, c: arb, theta: arb) -> acb:
-        r"""The function (1 + p' (e^(i theta) - 1))^n, where p' is the tilted probability."""
+        # (1 + p' (e^(i theta) - 1))^n, where p' is the tilted probability.
         turned = self._tilted(c) * acb(0, theta).expm1()
         if turned.real > -1:
             return (self.trials * turned.log1p()).exp()
@@ -377,7 +359,6 @@ class Binomial(CountNoise):
         return -size if self.trials % 2 else size
 
     def tilted_variance(self, c: arb) -> arb:
-        r"""The tilted variance K''(c) = n p' (1-p'), where p' is the tilted probability."""
         heads = self._tilted(c)
         return self.trials * heads * (1 - heads)
 
@@ -386,14 +367,12 @@ class Binomial(CountNoise):
         return 1 / (1 + ball((1 - self.probability) / self.probability) * (-c).exp())
 
     def tilt(self, t: int) -> Fraction:
-        r"""The solution log(t (1-p)/((n-t) p)) of K'(c) = t, rounded to a float."""
         most = self.trials - Fraction(1, 2)
         heads = min(max(Fraction(t), Fraction(1, 2)), most)
         tails = self.trials - heads
         return _log_ratio(heads, self.mean) - _log_ratio(tails, self.trials - self.mean)
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""Count the successes in n trials; for n > 4096, invert the distribution function."""
         if self.trials > _MOST_TERMS:
             return invert(rng, self.cdf_ball, math.floor(self.mean))
         return sum(bernoulli(rng, self.probability) for _ in range(self.trials))
@@ -435,7 +414,8 @@ def _unit_poisson(rng: Rng) -> int:
 def falling_sum(first: arb, ratios: Iterator[Ratio]) -> arb:
     r"""The sum ``first`` (1 + r_0 + r_0 r_1 + ...) for decreasing rational ratios 0 <= r_i < 1.
 
-    The remainder after a term t with the next ratio r is at least 0 and at most t r/(1 - r).
+    ``ratios`` yields the r_i as pairs of a numerator and a denominator. The remainder after a term
+    t with the next ratio r is at least 0 and at most t r/(1 - r).
     """
     total, term, cut = first, first, first * arb(2) ** (-ctx.prec)
     for above, below in ratios:
@@ -451,7 +431,7 @@ def falling_sum(first: arb, ratios: Iterator[Ratio]) -> arb:
 
 
 def table_of_counts(noise: CountNoise) -> InversionTable:
-    r"""Build the table of a law of standard deviation up to about 2^11, from its mode outwards."""
+    r"""Build the inversion table of a law whose standard deviation is at most about 2^11."""
     # Logarithms of factorials lose about as many bits as the largest count has.
     size = max(noise._mode, noise._last or 0).bit_length()
     with precision(TABLE_BITS + 2 * size):

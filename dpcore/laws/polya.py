@@ -9,14 +9,16 @@ Shapes add: the sum of n draws of shape r/n has shape r. A difference of shape 1
 of scale s. So n parties can jointly add discrete Laplace noise if each adds a difference of shape
 1/n (Goryczka and Xiong 2017); after dropouts the remaining noise has a shape r < 1.
 
-For large scales the law is sampled as a compound Poisson law, whose summands are called jumps here.
-The numbers of jumps of size m = 1, 2, ... are independent Poisson variables of mean r e^(-m/s)/m
-(Quenouille 1949). Candidate jumps are drawn in the following cells, a Poisson(r) number in each,
-and accepted with a probability c <= 1 that gives these means. With T = 2^t >= s:
+For large scales the law is sampled as a compound Poisson law: a draw is the sum of a random number
+of positive integers, called jumps. The number of jumps of size m is Poisson with mean r e^(-m/s)/m,
+independently for m = 1, 2, ... (Quenouille 1949). Jumps are sampled by rejection. Let T = 2^t be
+the smallest power of two >= s. The possible sizes are divided into t + 1 cells. In each cell a
+Poisson(r) number of candidates is drawn. A candidate of size m is accepted with a probability
+c <= 1 that gives the stated means:
 
-    octave o < t:  m uniform on [2^o, 2^(o+1)),            c = (2^o/m) e^(-m/s);
-    last cell:     w = 0, 1, ... with probability 2^(-w-1),
-                   m uniform on [T (w+1), T (w+2)),        c = (T/m) 2^(w+1) e^(-m/s).
+    cell o < t:         m uniform on [2^o, 2^(o+1)),            c = (2^o/m) e^(-m/s);
+    cell t (the last):  w = 0, 1, ... with probability 2^(-w-1),
+                        m uniform on [T (w+1), T (w+2)),        c = (T/m) 2^(w+1) e^(-m/s).
 
 So the number of candidates is Poisson(r (t+1)), with a rational mean, and c <= (2/e)^(w+1) in the
 last cell. In a batch, floats decide about a candidate only if their certified error cannot change
@@ -116,23 +118,22 @@ class Polya(ByRatios, Additive):
 
     @property
     def log_concave(self) -> bool:
-        r"""True iff shape >= 1: for shape < 1 the ratio beta (k+r)/(k+1) increases in k."""
+        # For shape < 1 the ratio beta (k+r)/(k+1) of successive masses increases in k.
         return self.shape >= 1
 
     @property
     def mean(self) -> Enclosure:
-        r"""The mean r beta/(1 - beta) = r/(e^(1/s) - 1), enclosed to 128 bits."""
+        r"""The mean 1/(e^(1/scale) - 1) times ``shape``, enclosed to 128 bits."""
         return narrow(lambda: ball(self.shape) / (1 / ball(self.scale)).expm1(), 128)
 
     @property
     def variance(self) -> Enclosure:
-        r"""The variance r beta/(1 - beta)^2 = r/(4 sinh^2(1/(2s))), enclosed to 128 bits."""
         r, s = self.shape, self.scale
         return narrow(lambda: ball(r) / (2 * (1 / (2 * ball(s))).sinh()) ** 2, 128)
 
     def log_mass(self, k: int) -> arb:
         r"""log P(X = k) for k >= 0, as a ball."""
-        peak = ball(self.shape) * one_minus_beta(self.scale)
+        peak = ball(self.shape) * log_one_minus_beta(self.scale)
         if k == 0:
             return peak
         shape = ball(self.shape)
@@ -140,11 +141,9 @@ class Polya(ByRatios, Additive):
         return choices - k / ball(self.scale) + peak
 
     def pmf_ball(self, k: int) -> arb:
-        r"""P(X = k), by the closed form for k >= 0; 0 for k < 0."""
         return self.log_mass(k).exp() if k >= 0 else arb(0)
 
     def cdf_ball(self, k: int) -> arb:
-        r"""P(X <= k) = I_(1-beta)(r, k+1), the regularised beta function, or a contour integral."""
         if k < 0:
             return arb(0)
         if is_near(self.shape, self.scale, k):
@@ -155,7 +154,6 @@ class Polya(ByRatios, Additive):
         return branch_contour.lower_tail(self._branch, k)
 
     def sf_ball(self, k: int) -> arb:
-        r"""P(X > k) = I_beta(k+1, r), the regularised beta function, or a contour integral."""
         if k < 0:
             return arb(1)
         if is_near(self.shape, self.scale, k):
@@ -172,16 +170,11 @@ class Polya(ByRatios, Additive):
         return math.floor(about) if isinstance(about, Fraction) else 0
 
     def ratios(self, first: int, last: int) -> list[arb]:
-        r"""The ratios P(X = k)/P(X = k-1) = beta (k-1+r)/k for k = last, ..., first+1."""
         beta, shape = (-1 / ball(self.scale)).exp(), ball(self.shape)
         return [beta * (shape + (k - 1)) / k for k in range(last, first, -1)]
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""Sum floor(r) geometric draws and one draw from a Polya urn for the shape r - floor(r).
-
-        All probabilities are rational. For scales above 2^12, :func:`sum_of_jumps` replaces the
-        urn; for shapes above 2^12, the distribution function is inverted.
-        """
+        # floor(r) geometric draws, and one draw of the remaining shape.
         whole = math.floor(self.shape)
         if whole > _MOST_WHOLE:
             return invert(rng, self.cdf_ball, self._middle)
@@ -192,7 +185,6 @@ class Polya(ByRatios, Additive):
         return total + part(rng, self.shape - whole, self.scale)
 
     def build_batch(self) -> Batch:
-        r"""Build a table if 2^17 values suffice, otherwise a sampler that sums smaller draws."""
         first, last = _support(self.shape, self.scale)
         if last - first < _LONGEST_TABLE:
             return _table(self, first, last)
@@ -221,14 +213,14 @@ class Polya(ByRatios, Additive):
         return guess
 
 
-def one_minus_beta(scale: Fraction) -> arb:
+def log_one_minus_beta(scale: Fraction) -> arb:
     r"""log(1 - beta) for beta = e^(-1/scale), as a ball that is tight for every scale."""
     rate = -1 / ball(scale)
     return (-rate.exp()).log1p() if scale < 1 else (-rate.expm1()).log()
 
 
 def is_near(shape: Fraction, scale: Fraction, k: int) -> bool:
-    r"""Whether FLINT's hypergeometric functions are faster at ``k`` than contour integrals."""
+    r"""Whether FLINT's hypergeometric functions are faster than contour integrals at ``k``."""
     near = shape <= _NEAR_SHAPE and scale <= _NEAR_SCALE
     return near and k <= _NEAR_SCALES * (scale + 1)
 
@@ -236,8 +228,9 @@ def is_near(shape: Fraction, scale: Fraction, k: int) -> bool:
 def urn(rng: Rng, shape: Fraction, scale: Fraction) -> int:
     r"""Draw one value of Polya(r, s), 0 < r < 1, by splitting a geometric total with a Polya urn.
 
-    Unit i = 0, 1, ... of the total is counted with probability (r + own)/(1 + i), where own is the
-    number of units counted so far.
+    r is ``shape`` and s is ``scale``. Each unit i = 0, 1, ... of the total is counted with
+    probability (r + own)/(1 + i), where own is the number of units counted before. The value is the
+    final number.
     """
     own = 0
     for i in range(geometric_exp(rng, 1 / scale)):
@@ -302,14 +295,17 @@ def octaves(scale: Fraction) -> int:
 
 
 def sum_of_jumps(rng: Rng, shape: Fraction, scale: Fraction) -> int:
-    r"""Draw one value exactly from Polya(shape, scale): the reference for :class:`LogJumps`."""
+    r"""Draw one value of Polya(shape, scale) exactly, as a sum of jumps (module docstring)."""
     cells = octaves(scale) + 1
     arrived = Poisson(mean=shape * cells).sample_reference(rng)
     return sum(jump(rng, scale, rng.below(cells)) for _ in range(arrived))
 
 
 def jump(rng: Rng, scale: Fraction, cell: int) -> int:
-    r"""Draw a candidate jump in cell number ``cell``; return its size, or 0 if it is rejected."""
+    r"""Draw a candidate jump in the cell number ``cell`` (module docstring).
+
+    Return its size, or 0 if it is rejected.
+    """
     unit, run = 1 << cell, 0
     if cell == octaves(scale):
         while rng.flip():
@@ -336,7 +332,7 @@ def _two_over_e(rng: Rng) -> bool:
 
 
 class LogJumps:
-    r"""A batch sampler of Polya(shape, scale) for shape < 1 and scales too large for a table."""
+    r"""A batch sampler of Polya(shape, scale) by sums of jumps, for shape < 1 and large scales."""
 
     __slots__ = ("_arrivals", "_cells", "_piece", "_rate", "_scale")
 
@@ -354,7 +350,6 @@ class LogJumps:
         self._piece = max(1, BLOCK // max(1, math.ceil(mean)))
 
     def draw(self, rng: Rng, count: int) -> Integers:
-        r"""Return ``count`` independent draws."""
         return in_blocks(count, partial(self._fill, rng))
 
     def _fill(self, rng: Rng, target: Integers) -> None:
@@ -368,7 +363,7 @@ class LogJumps:
             np.subtract(sums[ends], sums[ends - arrived], out=piece)
 
     def jumps(self, rng: Rng, count: int) -> Integers:
-        r"""Draw ``count`` candidate jumps; return their sizes, with 0 for a rejected candidate."""
+        r"""Draw ``count`` candidate jumps; return the size of each, or 0 if it is rejected."""
         cell = below(rng, self._cells, count)
         unit = np.int64(1) << cell
         low = (rng.words(count) >> np.uint64(1)) >> (np.uint64(63) - cell.astype(np.uint64))
@@ -396,7 +391,11 @@ class LogJumps:
         return drawn
 
     def keeps(self, rng: Rng, word: int, size: int, share: int) -> bool:
-        r"""Whether V < (share/m) e^(-m/s), m = ``size``, for uniform V with first bits ``word``."""
+        r"""Decide exactly whether a candidate jump of size m = ``size`` is accepted.
+
+        It is accepted if V < (share/m) e^(-m/scale), where V is uniform with the first 64 bits
+        ``word``.
+        """
 
         def chance() -> arb:
             return (-ball(size / self._scale)).exp() * share / size
@@ -439,40 +438,34 @@ class PolyaDifference(ByRatios, Additive, SymmetricNoise):
 
     @property
     def log_concave(self) -> bool:
-        r"""True iff shape >= 1: then both draws, and hence their difference, are log-concave."""
+        # For shape >= 1 both draws, and hence their difference, are log-concave.
         return self.shape >= 1
 
     @property
     def variance(self) -> Enclosure:
-        r"""The variance 2 r beta/(1 - beta)^2, enclosed to 128 bits."""
         r, s = self.shape, self.scale
         return narrow(lambda: ball(r) / (2 * (1 / (2 * ball(s))).sinh() ** 2), 128)
 
     def pmf_ball(self, k: int) -> arb:
-        r"""P(X = k), by the closed form near 0 and by a contour integral in the tail."""
         k = abs(k)
         if not is_near(self.shape, self.scale, k):
             return branch_contour.mass(self._branch, k)
         shape = ball(self.shape)
-        peak = (shape * one_minus_beta(self.scale)).exp()
+        peak = (shape * log_one_minus_beta(self.scale)).exp()
         series = (-2 / ball(self.scale)).exp().hypgeom_2f1(shape, shape + k, arb(k + 1))
         return self._one.pmf_ball(k) * peak * series
 
     def sf_ball(self, k: int) -> arb:
-        r"""P(X > k), by a contour integral for k >= 0 and by symmetry for k < 0."""
         if k < 0:
             return 1 - self.sf_ball(-k - 1)
         return branch_contour.upper_tail(self._branch, k + 1)
 
     def ratios(self, first: int, last: int) -> list[arb]:
-        r"""The ratios P(X = k)/P(X = k-1), k = last, ..., first+1 >= 1, by a backward recurrence.
-
-        The masses p_k = P(X = k) satisfy, by the derivative of the generating function,
-        (1 + beta^2) k p_k = beta (k-1+r) p_(k-1) + beta (k+1-r) p_(k+1). The masses are the
-        decaying solution of this recurrence, so running it backwards is stable: each step
-        multiplies a relative error by about beta^2. The recurrence starts far in the tail from
-        bounds on the ratio, or at ``last`` if the tail would be too long.
-        """
+        # The masses p_k = P(X = k) satisfy, by the derivative of the generating function, (1 +
+        # beta^2) k p_k = beta (k-1+r) p_(k-1) + beta (k+1-r) p_(k+1). The masses are the decaying
+        # solution of this recurrence, so running it backwards is stable: each step multiplies a
+        # relative error by about beta^2. The recurrence starts far in the tail from bounds on the
+        # ratio, or at ``last`` if the tail would be too long.
         beta, shape = (-1 / ball(self.scale)).exp(), ball(self.shape)
         square, found = 1 + beta * beta, []
 
@@ -495,16 +488,14 @@ class PolyaDifference(ByRatios, Additive, SymmetricNoise):
         return found
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""Draw the difference of two independent Polya(r, s) draws."""
         one = self._one
         return one.sample_reference(rng) - one.sample_reference(rng)
 
     def build_batch(self) -> Batch:
-        r"""Build the difference of two Polya(r, s) samplers, whose draws must also fit int64."""
         return Difference(batch_of(self._one))
 
     def log_mass(self, k: int) -> arb:
-        r"""The log-mass log P(X = k) as a ball that is tight even if the mass is close to 1."""
+        r"""log P(X = k), as a ball that is tight even if P(X = k) is close to 1."""
         if k or self.scale >= 1:
             return self.pmf_ball(k).log()
         # P(X = 0) = (1-beta)^(2r) (1 + rest), rest = sum_{j>0} (Gamma(j+r)/(Gamma(r) j!))^2 beta^2j
@@ -516,7 +507,7 @@ class PolyaDifference(ByRatios, Additive, SymmetricNoise):
             * shape
             * square.hypgeom([shape + 1, shape + 1, arb(1)], [arb(2), arb(2)])
         )
-        return 2 * shape * one_minus_beta(self.scale) + rest.log1p()
+        return 2 * shape * log_one_minus_beta(self.scale) + rest.log1p()
 
     def _log_pmf(self, k: Integers) -> Floats:
         return pointwise(sizes(k), self.log_mass)

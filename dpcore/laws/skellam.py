@@ -61,27 +61,22 @@ class Skellam(ByRatios, Additive, SymmetricNoise):
 
     @property
     def log_concave(self) -> bool:
-        r"""True: limits of Bernoulli sums are log-concave (docs/proofs/coin_and_theta_sums.md)."""
+        # Limits of Bernoulli sums are log-concave (docs/proofs/coin_and_theta_sums.md).
         return True
 
     def pmf_ball(self, k: int) -> arb:
-        r"""P(X = k) = e^(-v) I_|k|(v), by a contour sum if the Bessel series would be long."""
         if self.variance > _SERIES_VARIANCE and k * k > 16 * self.variance:
             return contour.mass(self, abs(k))
         return ball(self.variance).bessel_i(arb(abs(k)), scaled=True)
 
     def sf_ball(self, k: int) -> arb:
-        r"""P(X > k), by a contour sum for k >= 0 and by symmetry for k < 0."""
         if k < 0:
             return 1 - self.sf_ball(-k - 1)
         return contour.upper_tail(self, k + 1)
 
     def ratios(self, first: int, last: int) -> list[arb]:
-        r"""The ratios P(X = k)/P(X = k-1), k = last, ..., first+1 >= 1, by a backward recurrence.
-
-        The ratios satisfy r(k) = 1/(2k/v + r(k+1)), by I_(k-1) - I_(k+1) = (2k/v) I_k. This map
-        contracts errors.
-        """
+        # The ratios r(k) = P(X = k)/P(X = k-1) satisfy r(k) = 1/(2k/v + r(k+1)), by I_(k-1) -
+        # I_(k+1) = (2k/v) I_k. This map contracts errors.
         step, ratio = 2 / ball(self.variance), self.pmf_ball(last + 1) / self.pmf_ball(last)
         found = []
         for k in range(last, first, -1):
@@ -90,29 +85,23 @@ class Skellam(ByRatios, Additive, SymmetricNoise):
         return found
 
     def log_moment(self, c: arb) -> arb:
-        r"""The cumulant function K(c) = log E[e^(cX)] = v (cosh c - 1)."""
         return 2 * ball(self.variance) * (c / 2).sinh() ** 2
 
     def tilted_characteristic(self, c: arb, theta: arb) -> acb:
-        r"""The tilted characteristic function e^(v (cosh(c + i theta) - cosh c))."""
         across = -2 * c.cosh() * (theta / 2).sin() ** 2
         return (ball(self.variance) * acb(across, c.sinh() * theta.sin())).exp()
 
     def tilted_variance(self, c: arb) -> arb:
-        r"""The tilted variance K''(c) = v cosh c."""
         return ball(self.variance) * c.cosh()
 
     def tilt(self, t: int) -> Fraction:
-        r"""The solution asinh(t/v) of K'(c) = v sinh c = t, rounded to a float."""
         return Fraction(float(ball(t / self.variance).asinh().mid()))
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""Draw the difference of two independent Poisson(v/2) draws."""
         half = Poisson(mean=self.variance / 2)
         return half.sample_reference(rng) - half.sample_reference(rng)
 
     def build_batch(self) -> Batch:
-        r"""Build a table for variances <= 2^22, otherwise a difference of two Poisson samplers."""
         if self.variance <= _TABLE_VARIANCE:
             return _table(self)
         # A - B = (A - c) - (B - c): the centre itself, which may not fit int64, never appears.

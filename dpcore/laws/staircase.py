@@ -1,12 +1,14 @@
-r"""The staircase law on the integers: P(X = k) falls by a factor e^(-epsilon) at each step of |k|.
+r"""The staircase law on the integers: P(X = k) is a step function of |k|.
 
-For integer queries and a given pure epsilon, a staircase law has the least variance among all laws
-that do not depend on the data (Geng, Kairouz, Oh and Viswanath, "The Staircase Mechanism in
-Differential Privacy", 2015). With b = e^(-epsilon), sensitivity Delta and plateau r in [1, Delta],
+From one step to the next, the mass falls by a factor b = e^(-epsilon). For integer queries and a
+given epsilon, a staircase law has the least variance among all laws of pure epsilon-DP noise that
+do not depend on the data (Geng, Kairouz, Oh and Viswanath, "The Staircase Mechanism in Differential
+Privacy", 2015). Let Delta be the sensitivity and r in [1, Delta] the plateau, which is where the
+first step ends. Then
 
-    P(X = k) = a b^l(k),  l(k) = floor((|k| - r)/Delta) + 1,  1/a = 2r - 1 + 2 Delta b/(1-b).
+    P(X = k) = a b^l(k),  l(k) = floor((|k| - r)/Delta) + 1,  1/a = 2r - 1 + 2 Delta b/(1-b),
 
-Proofs: docs/proofs/laws.md.
+where a = P(X = 0), and l(k) is the number of steps between 0 and k. Proofs: docs/proofs/laws.md.
 """
 
 from __future__ import annotations
@@ -73,12 +75,11 @@ class Staircase(SymmetricNoise):
 
     @property
     def log_concave(self) -> bool:
-        r"""True iff the sensitivity is 1: otherwise equal masses follow the drop between steps."""
+        # Otherwise equal masses follow the drop between two steps.
         return self.sensitivity == 1
 
     @property
     def variance(self) -> Enclosure:
-        r"""The variance, from sums of k^2 over the steps, enclosed to 128 bits."""
         return narrow(lambda: _variance(self.epsilon, self.sensitivity, self.plateau), 128)
 
     @property
@@ -90,19 +91,16 @@ class Staircase(SymmetricNoise):
         return (abs(k) - self.plateau) // self.sensitivity + 1
 
     def pmf_ball(self, k: int) -> arb:
-        r"""The mass P(X = k)."""
         top = _top(self.epsilon, self.sensitivity, self.plateau)
         return top * (-ball(self.epsilon) * self.level(k)).exp()
 
     def sf_ball(self, k: int) -> arb:
-        r"""P(X > k), summed over the rest of the step of k + 1 and all later steps if k >= 0."""
         if k < 0:
             return 1 - self.sf_ball(-k - 1)
         rest = self.sensitivity - (k + 1 - self.plateau) % self.sensitivity
         return self.pmf_ball(k + 1) * (rest + self.sensitivity * _behind(self.epsilon))
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""Draw the sign by certified inversion, a geometric step, and a uniform place on it."""
         side = invert(rng, self._side, 0)
         if not side:
             return rng.below(2 * self.plateau - 1) - (self.plateau - 1)
@@ -117,7 +115,6 @@ class Staircase(SymmetricNoise):
         return beyond if k < 0 else 1 - beyond
 
     def build_batch(self) -> _Steps:
-        r"""Build the batch sampler, which draws the sign, the step and the place on the step."""
         return _Steps(self)
 
     # -- floats -------------------------------------------------------------------------------
@@ -181,7 +178,6 @@ class _Steps:
         self._levels = batch_of(DiscreteLaplace(scale=1 / noise.epsilon))
 
     def draw(self, rng: Rng, count: int) -> Integers:
-        r"""Return ``count`` independent draws."""
         found, levels = self._side.draw(rng, count), self._levels.draw(rng, count)
         inner = np.flatnonzero(found == 0)
         places = self._plateau + below(rng, self._step, count)

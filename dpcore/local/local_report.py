@@ -46,9 +46,10 @@ _CELLS: Final = 1 << 18
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Frequencies:
-    r"""Estimated counts of all values; ``supports`` counts the reports that support each value.
+    r"""The estimated number of users who have each value.
 
-    ``own`` and ``other`` are the probabilities of the :class:`LocalReport`.
+    ``supports[v]`` is the number of reports that support the value v; ``own`` and ``other`` are the
+    probabilities of the :class:`LocalReport`.
 
     >>> found = Frequencies(
     ...     users=100, supports=np.array([60, 40]), own=Fraction(3, 4), other=Fraction(1, 4)
@@ -128,14 +129,15 @@ class LocalReport(ABC):
     @property
     @abstractmethod
     def ratio(self) -> Fraction:
-        r"""The largest ratio P(report | v)/P(report | w), exact; at most e^epsilon."""
+        r"""The largest likelihood ratio of a report over all pairs of values; at most e^epsilon."""
 
     @property
     @abstractmethod
     def triple(self) -> Fraction:
-        r"""The probability that a report supports the user's value and two certain other values.
+        r"""The probability that a report supports the user's value and two particular other values.
 
-        Other pairs may have another probability. ``values`` must be at least 3.
+        The mechanism fixes this pair of other values; other pairs may have another probability.
+        ``values`` must be at least 3.
         """
 
     @property
@@ -155,20 +157,21 @@ class LocalReport(ABC):
         r"""The number of possible reports."""
 
     def law(self, value: int) -> dict[Outcome, Fraction]:
-        r"""The probability of each report of a user who has ``value``, for small cases only."""
+        r"""The probability of each possible report of a user who has ``value``.
+
+        Use it for small cases only, because the number of possible reports can be exponential.
+        """
         return self._law(integer("value", value, at_least=0, at_most=self.values - 1))
 
     @abstractmethod
-    def _law(self, value: int) -> dict[Outcome, Fraction]:
-        r"""The result of :meth:`law`, whose argument is already checked."""
+    def _law(self, value: int) -> dict[Outcome, Fraction]: ...
 
     @abstractmethod
-    def _encode(self, values: Integers, rng: Rng) -> Reports:
-        r"""Draw one report for each value."""
+    def _encode(self, values: Integers, rng: Rng) -> Reports: ...
 
     @abstractmethod
     def supports(self, reports: Reports) -> Integers:
-        r"""The number of reports that support each value."""
+        r"""The number of reports that support each value, as an array with one entry per value."""
 
     @property
     def width(self) -> int:
@@ -243,7 +246,7 @@ class LocalReport(ABC):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        r"""The fields except the scope: ``values`` as an integer, all others as text."""
+        r"""The parameters without the scope: ``values`` as an integer, all others as text."""
         given = {name: getattr(self, name) for name in parameter_names(type(self))}
         return {name: _plain(value) for name, value in given.items()}
 
@@ -258,7 +261,10 @@ class LocalReport(ABC):
         return f"{self.name}:{','.join(f'{key}={each}' for key, each in self.parameters.items())}"
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields and both probabilities as a JSON object, with exact numbers as text."""
+        r"""The parameters, the probabilities ``own`` and ``other``, and the scope as a JSON object.
+
+        Exact rationals are written as text.
+        """
         return {
             "mechanism": self.name,
             **self.parameters,

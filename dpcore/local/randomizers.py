@@ -1,13 +1,13 @@
 r"""Local mechanisms: randomised response, unary encoding, subsets, hashing, Hadamard response.
 
-All mechanisms except unary encoding have one form. Of ``total`` possible reports, ``hit`` agree
-with the user's value. With probability
+All mechanisms except unary encoding have the following form. A fraction ``hit``/``total`` of all
+possible reports agrees with the user's value. With probability
 
     own = hit e^epsilon / (hit e^epsilon + total - hit),
 
-rounded down, the report is uniform among those that agree, and otherwise uniform among the others.
-So the largest likelihood ratio of a report is own/(1 - own) (total - hit)/hit, which is at most
-e^epsilon.
+rounded down, the report is uniform among the reports that agree, and otherwise uniform among all
+other reports. So the largest likelihood ratio of a report is own/(1 - own) (total - hit)/hit, which
+is at most e^epsilon.
 
 Sources: Warner 1965 and Kairouz, Bonawitz and Ramage 2016 (randomised response); Wang, Blocki, Li
 and Jha 2017 (unary encoding, local hashing); Ye and Barg 2018 (subset selection); Acharya, Sun and
@@ -47,17 +47,17 @@ r"""All probabilities are multiples of 1/GRID."""
 
 
 def rounded_down(probability: Callable[[], arb]) -> Fraction:
-    r"""The largest multiple of 1/GRID that is proven to be at most ``probability``."""
+    r"""The largest multiple of 1/``GRID`` that is proven to be at most ``probability``."""
     return Fraction(math.floor(narrow(probability, 96).lower * GRID), GRID)
 
 
 def rounded_up(probability: Callable[[], arb]) -> Fraction:
-    r"""The smallest multiple of 1/GRID that is proven to be at least ``probability``."""
+    r"""The smallest multiple of 1/``GRID`` that is proven to be at least ``probability``."""
     return Fraction(math.ceil(narrow(probability, 96).upper * GRID), GRID)
 
 
 def flip(probability: Fraction, count: int, rng: Rng) -> Flags:
-    r"""Draw ``count`` Bernoulli variables; ``probability`` is a multiple of 1/GRID below 1.
+    r"""Draw ``count`` Bernoulli variables; ``probability`` is a multiple of 1/``GRID`` below 1.
 
     One byte decides a variable unless it equals the first byte of the probability; then 24 more
     bits decide.
@@ -93,9 +93,10 @@ def below(bound: int, count: int, rng: Rng) -> Integers:
 
 
 def subset(wanted: int, size: int, rng: Rng) -> Flags:
-    r"""Draw a uniform set of ``wanted`` < ``size`` positions: those with the smallest random keys.
+    r"""Draw a random set of ``wanted`` < ``size`` positions: those with the smallest keys.
 
-    All keys are drawn again if a key in the set equals a key outside it.
+    Every position has an independent 64-bit key. All keys are drawn again if a key in the set
+    equals a key outside it, so all sets are equally likely.
     """
     while True:
         keys = rng.words(size)
@@ -124,7 +125,7 @@ class _OneOfTwoParts(LocalReport):
     @property
     @abstractmethod
     def _parts(self) -> tuple[int, int]:
-        r"""The numbers ``hit`` and ``total`` in the module docstring."""
+        r"""The pair (``hit``, ``total``) of the module docstring."""
 
     @property
     def own(self) -> Fraction:
@@ -189,7 +190,7 @@ def _another(values: Integers, total: int, rng: Rng) -> Integers:
 
 
 class Encoding(Enum):
-    r"""The choice of the two probabilities of :class:`UnaryEncoding`."""
+    r"""How :class:`UnaryEncoding` chooses its two probabilities."""
 
     SYMMETRIC = "symmetric"
     OPTIMISED = "optimised"
@@ -218,7 +219,7 @@ class _Bits(LocalReport):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnaryEncoding(_Bits):
-    r"""Report one bit per value: P(1) is ``own`` for the user's value and ``other`` for the others.
+    r"""Report one bit per value, 1 with probability ``own`` or, for other values, ``other``.
 
     Symmetric (basic RAPPOR): own = 1 - other = e^(epsilon/2)/(e^(epsilon/2) + 1). Optimised:
     own = 1/2, other = 1/(e^epsilon + 1), which has less variance. A report is a row of booleans.
@@ -280,10 +281,11 @@ def _least_other(epsilon: Fraction) -> Fraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubsetSelection(_Bits, _OneOfTwoParts):
-    r"""Report a set of ``size`` = values/(e^epsilon + 1) values that favours the user's value.
+    r"""Report a random set of the values 0, ..., ``values`` - 1 that favours the user's value.
 
-    ``size`` is rounded to an integer. A report is a row of booleans. Of all mechanisms in this
-    module, the estimates have about the smallest variance.
+    The set has ``size`` elements, which is values/(e^epsilon + 1) rounded to an integer. A report
+    is a row of booleans. The variance of the estimates is about the smallest of all mechanisms in
+    this module.
 
     >>> SubsetSelection(epsilon=1, values=10).size
     3
@@ -293,7 +295,7 @@ class SubsetSelection(_Bits, _OneOfTwoParts):
 
     @property
     def size(self) -> int:
-        r"""The number of values in a report."""
+        r"""The number of elements of a reported set."""
         return _size(self.epsilon, self.values)
 
     @property
@@ -356,8 +358,9 @@ def _size(epsilon: Fraction, values: int) -> int:
 class LocalHashing(_OneOfTwoParts):
     r"""Hash the value to one of ``base`` symbols and apply randomised response to the symbol.
 
-    The hash of v is the inner product, modulo the prime ``base``, of the digits of v and random
-    digits, so two values collide with probability exactly 1/base. A report is a row (seed, symbol).
+    The hash of a value is the inner product, modulo the prime ``base``, of its digits in this base
+    and the same number of random digits. So two values collide with probability exactly 1/base. A
+    report is a row (seed, symbol).
 
     >>> LocalHashing(epsilon=2, values=1000).base
     7
@@ -367,7 +370,10 @@ class LocalHashing(_OneOfTwoParts):
 
     @property
     def base(self) -> int:
-        r"""The largest prime <= max(2, e^min(epsilon, 6) + 1) whose count table fits in memory."""
+        r"""The largest prime <= max(2, e^min(epsilon, 6) + 1) whose count table fits in memory.
+
+        The count table has one entry for each possible report; :meth:`supports` computes it.
+        """
         return _prime(self.epsilon, self.values)
 
     @property
@@ -431,9 +437,10 @@ class LocalHashing(_OneOfTwoParts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HadamardResponse(_OneOfTwoParts):
-    r"""Report a column of a Hadamard matrix; columns where row v + 1 is 1 are likelier for value v.
+    r"""Report the index of a column of a Hadamard matrix.
 
-    A report is an integer below the smallest power of two above ``values``.
+    For the user's value v, the columns whose entry in row v + 1 is 1 are more probable than those
+    whose entry is -1. The number of columns is the smallest power of two above ``values``.
 
     >>> HadamardResponse(epsilon=1, values=100).other
     Fraction(1, 2)
@@ -487,9 +494,10 @@ class HadamardResponse(_OneOfTwoParts):
 
 
 def inner_product_counts(table: Integers, base: int, digits: int) -> Integers:
-    r"""Return, for every v of ``digits`` digits, the sum over s of table[s, <s, v> mod ``base``].
+    r"""Return, for every v, the sum over all s of table[s, <s, v> mod ``base``].
 
-    Each step replaces one digit of s by one digit of v, in integer arithmetic.
+    v and s are vectors of ``digits`` digits in the base ``base``, and <s, v> is their inner
+    product. Each step replaces one digit of s by one digit of v, in integer arithmetic.
     """
     for digit in range(digits):
         held = table.reshape(base ** (digits - 1 - digit), base, base**digit, base)
@@ -538,8 +546,8 @@ def report_from_json(data: object) -> LocalReport:
     >>> report_from_json(report.to_json()) == report
     True
 
-    Raises :class:`InvalidParameter` if ``data`` differs from the JSON of the mechanism that it
-    describes, for example in a probability.
+    Raises :class:`InvalidParameter` if ``data`` is not exactly the JSON of such a mechanism, for
+    example if a probability differs.
     """
     kind = FAMILIES.get(str(data.get("mechanism"))) if isinstance(data, Mapping) else None
     if kind is not None and isinstance(data, Mapping):

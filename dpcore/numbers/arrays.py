@@ -1,8 +1,8 @@
 r"""Convert input to integer arrays, and evaluate float64 functions with proven error bounds.
 
-numpy does not guarantee the last bits of its exp, so the exponential here uses tables rounded once
-from balls and a Taylor polynomial in +, - and *, which IEEE 754 rounds correctly. The bounds are
-derived in docs/proofs/numbers.md:
+numpy does not guarantee the last bits of its exp, so the exponential here uses tables of values
+that are computed as balls and rounded once, and a Taylor polynomial in +, - and *, which IEEE 754
+rounds correctly. The bounds are derived in docs/proofs/numbers.md:
 
     |exp_neg(x) - e^(-x)| <= 2^-48 e^(-x)           for 0 <= x <= 700,
     |log1p(x) - log(1 + x)| <= 2^-48 |log(1 + x)|   for 2^-1000 - 1 <= x <= 2^1000.
@@ -111,9 +111,9 @@ def two_product(a: Floats, b: Floats) -> Split:
 def compensated_sum(values: Floats) -> tuple[float, float]:
     r"""Return the sum of ``values`` by pairwise compensated summation, and a bound on its error.
 
-    The rounding error of each addition is computed exactly (Knuth 1969) and added to a second sum:
-    only the second sum and the final addition of both are rounded. A short finite sum is rounded
-    once (:func:`math.fsum`).
+    The rounding error of each addition is computed exactly (Knuth 1969) and added to a second sum.
+    Errors remain only in the second sum and in the final addition of the two sums. A short sum of
+    finite values is rounded once (:func:`math.fsum`).
     """
     if len(values) <= _SHORT and np.isfinite(values).all() and np.abs(values).max(initial=0) < _FAR:
         exact = math.fsum(values.tolist())
@@ -156,7 +156,7 @@ def decayed(exponent: Split) -> Floats:
 
 
 def refuse_masked(argument: str, value: object) -> None:
-    r"""Raise an error if entries are masked: numpy would read the numbers under the mask."""
+    r"""Raise an error for masked entries, because numpy would read the numbers under the mask."""
     if isinstance(value, np.ndarray) and np.any(getattr(value, "mask", False)):
         must = "must not have masked entries: fill or remove them first"
         raise InvalidParameter(argument, "(not shown)", must)

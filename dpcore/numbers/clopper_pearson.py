@@ -18,12 +18,12 @@ _BITS: Final = 96
 
 
 def lower_end(hits: Any, runs: Any, level: float) -> Floats:
-    r"""A lower bound on the probability of a hit; it is too high with probability <= ``level``."""
+    r"""A lower bound on the probability of a hit that is wrong with probability <= ``level``."""
     return np.where(hits > 0, _quantile(np.maximum(hits, 1), runs - hits + 1, level), 0.0)
 
 
 def upper_end(hits: Any, runs: Any, level: float) -> Floats:
-    r"""An upper bound on the probability of a hit; it is too low with probability <= ``level``."""
+    r"""An upper bound on the probability of a hit that is wrong with probability <= ``level``."""
     return np.where(hits < runs, _quantile(hits + 1, np.maximum(runs - hits, 1), 1.0 - level), 1.0)
 
 
@@ -34,7 +34,7 @@ def _quantile(a: Any, b: Any, level: float) -> Any:
 
 
 def proven_upper_end(seen: int, trials: int, level: Fraction) -> Fraction:
-    r"""A proven u with P(Bin(trials, u) <= seen) <= ``level``, within 2^-39 of the smallest."""
+    r"""A proven u with P(Bin(trials, u) <= seen) <= ``level``, at most 2^-39 above the least u."""
     if not 0 <= seen < trials:
         raise InvalidParameter("seen", seen, f"must be >= 0 and below trials = {trials}")
 

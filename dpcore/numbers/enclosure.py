@@ -100,8 +100,8 @@ def _ends(value: object) -> tuple[Fraction | float, Fraction | float] | None:
 def precision(bits: int) -> Iterator[None]:
     r"""Set the precision of balls to ``bits`` within the block, for one thread at a time.
 
-    The precision of FLINT is global to the process. Another thread's setting could only make balls
-    wider, never wrong; the lock makes widths and running times predictable.
+    The precision of FLINT is global to the process, so the block holds a lock. Without the lock,
+    another thread's precision could make balls wider, but never wrong.
     """
     with _LOCK.here():
         before = ctx.prec
@@ -113,14 +113,20 @@ def precision(bits: int) -> Iterator[None]:
 
 
 def ball(value: Fraction | int) -> arb:
-    r"""A ball around an exact rational at the ambient precision; exact if the rational fits."""
+    r"""Return a ball around an exact rational at the current precision.
+
+    The ball has radius 0 if its midpoint can represent the rational.
+    """
     if isinstance(value, int):
         return arb(fmpz(value))
     return arb(fmpq(value.numerator, value.denominator))
 
 
 def nearest(value: arb) -> float:
-    r"""Round a ball with 60 accurate bits to a float; relative error 2^-52 above 2^-1022."""
+    r"""Round a ball with at least 60 accurate bits to a float.
+
+    The relative error is at most 2^-52 for values above 2^-1022.
+    """
     if not (value.is_exact() or value.rel_accuracy_bits() >= 60):
         raise PrecisionExhausted("the enclosure is too wide to be rounded to a float")
     return float(value.mid())
@@ -218,7 +224,7 @@ class Enclosure(Ordered):
         return self.lower <= value <= self.upper
 
     def overlaps(self, other: Enclosure) -> bool:
-        r"""Whether both contain some real number; enclosures of the same number always overlap."""
+        r"""Whether the two enclosures intersect, as enclosures of the same number always do."""
         return self.lower <= other.upper and other.lower <= self.upper
 
     def __repr__(self) -> str:
@@ -256,7 +262,7 @@ def _floor(end: arb) -> End:
 
 
 def integer_below(value: arb) -> int:
-    r"""An integer <= every number in the ball; for a tight ball, the floor itself."""
+    r"""An integer that is <= every number in the ball, and is the floor if the ball is tight."""
     floor = value.lower().floor().unique_fmpz()
     if floor is None:
         raise PrecisionExhausted("the enclosure is not finite, so it has no integer bound")
@@ -297,7 +303,7 @@ def round_down(value: End) -> float:
 def narrow(compute: Callable[[], arb], bits: int) -> Enclosure:
     r"""Evaluate a ball computation at increasing precision until its relative width is <= 2^-bits.
 
-    ``compute`` is called at the ambient precision and must be sound at any precision. Raises
+    The ball that ``compute`` returns must contain the true value at any precision. Raises
     :class:`PrecisionExhausted` if four million bits do not suffice. A bound of size below
     2^-4194304 or above 2^4194304 moves outwards to 0, to that power or to infinity: the result is
     still an enclosure, but not narrow.

@@ -55,7 +55,7 @@ class ExpRational:
         return ExpRational.base(self.unit) ** int(steps) if steps.denominator == 1 else None
 
     def ball(self) -> arb:
-        r"""A ball around the number, at the ambient precision."""
+        r"""A ball that contains the number, at the current precision."""
         x = (-ball(self.unit)).exp()
         return arb_poly(self.numerator)(x) / arb_poly(self.denominator)(x)
 

@@ -18,8 +18,8 @@ _DOUBLINGS: Final = 1 << 16
 def least(holds: Callable[[int], bool], near: int) -> int:
     r"""The smallest m with holds(m), for a predicate that stays true for all larger integers.
 
-    From ``near`` on, the search doubles its step and then bisects: it makes about 2 log2(d) calls
-    if the result is at distance d from ``near``.
+    The search starts at ``near``, doubles its step and then bisects. It makes about 2 log2(d)
+    calls, where d is the distance of the result from ``near``.
     """
     low, high, step = near - 1, near, 1
     while not holds(high):

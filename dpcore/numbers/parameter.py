@@ -29,7 +29,7 @@ Interval: TypeAlias = Literal["(0, 1)", "(0, 1]", "[0, 1)", "[0, 1]", "[0, oo)"]
 
 
 class Declared(Generic[Given, T]):
-    r"""A field of a frozen dataclass with slots that :func:`check_fields` reads and validates."""
+    r"""A field of a frozen dataclass with slots; :func:`check_fields` converts and validates it."""
 
     # The slot replaces this object, so that reading a field costs nothing extra; the class keeps
     # the declarations for `check_fields`.
@@ -96,7 +96,7 @@ class Whole(Declared[int, int]):
 
 
 class Of(Declared[T, T]):
-    """A field that must be an instance of ``kind``; ``reason`` is the error message."""
+    """A field that must be an instance of ``kind``; otherwise ``reason`` is the error message."""
 
     def __init__(self, kind: Callable[..., T], reason: str, default: T | None = None) -> None:
         super().__init__(default)
@@ -129,7 +129,10 @@ _DECLARED = "_declared_fields"
 
 
 def check_fields(instance: object) -> None:
-    r"""Validate all declared fields of a frozen dataclass in ``__post_init__``, bases first."""
+    r"""Validate all declared fields of a frozen dataclass in ``__post_init__``.
+
+    The fields of base classes come first.
+    """
     declared: dict[str, Declared[Any, Any]] = {}
     for kind in reversed(type(instance).__mro__):
         declared |= kind.__dict__.get(_DECLARED, {})

@@ -1,4 +1,4 @@
-r"""Directed rounding of bounds to a few decimals."""
+r"""Directed rounding of bounds to a few significant digits."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _BRIEF = 12
 
 
 def down(value: End, digits: int = 4) -> str:
-    r"""Format ``value`` in decimals, rounded down: for a lower bound."""
+    r"""Format ``value`` rounded down to ``digits`` significant digits, for a lower bound."""
     return _rounded(value, digits, ROUND_FLOOR)
 
 
 def up(value: End, digits: int = 4) -> str:
-    r"""Format ``value`` in decimals, rounded up: for an upper bound or a p-value."""
+    r"""Format ``value`` rounded up to ``digits`` significant digits: an upper bound or p-value."""
     return _rounded(value, digits, ROUND_CEILING)
 
 
@@ -37,7 +37,10 @@ def shortest(value: Fraction) -> str:
 
 
 def brief(value: Fraction, rounded: Callable[[End, int], str]) -> str:
-    """Format ``value`` exactly if twelve characters suffice, else to 6 digits with ``rounded``."""
+    """Format ``value`` exactly if twelve characters suffice, otherwise to 6 significant digits.
+
+    ``rounded`` is the function :func:`down` or :func:`up`.
+    """
     text = min(str(value), exactly(value), key=len)
     return text if len(text) <= _BRIEF else rounded(value, 6)
 

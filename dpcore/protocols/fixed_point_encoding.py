@@ -91,7 +91,7 @@ class FixedPoint:
     @overload
     def decode(self, total: npt.NDArray[np.integer[Any]]) -> Floats: ...
     def decode(self, total: int | npt.NDArray[np.integer[Any]]) -> Fraction | Floats:
-        r"""Return ``total``/g: the exact rational, or the nearest floats for an array.
+        r"""Return ``total``/``precision``: the exact rational, or the nearest floats for an array.
 
         Array entries beyond 2^53 are also rounded to a float before the division.
         """

@@ -1,9 +1,10 @@
 r"""Protocols P = (R, S, A) of distributed privacy: local randomizer, aggregation, analyzer.
 
-Each user has an x in [0, 1]. The randomizer R encodes x in g steps per unit and adds noise mod m;
-the aggregation S reveals only the sum mod m to the server; the analyzer A decodes the sum. Source:
-Chowdhury and Zhou, "Distributed Differential Privacy in Multi-Armed Bandits" (arXiv 2206.05772),
-Algorithms 2 to 7. Protocols whose messages are bits for a shuffler are in ``shuffled_bits``.
+Each user has an x in [0, 1]. The randomizer R encodes x as an integer number of steps and adds
+noise modulo m. The aggregation S reveals only the sum modulo m to the server. The analyzer A
+decodes the sum. Source: Chowdhury and Zhou, "Distributed Differential Privacy in Multi-Armed
+Bandits" (arXiv 2206.05772), Algorithms 2 to 7. Protocols whose messages are bits for a shuffler are
+in ``shuffled_bits``.
 
 A protocol is defined by integers and noise laws, and states no epsilon: ``accounting`` derives the
 guarantee from ``mechanism(honest)``. Proofs: docs/proofs/protocol.md.
@@ -39,11 +40,12 @@ _MOST: Final = 1 << 62
 class ModularSum(ABC):
     r"""The common base class: a randomizer and an analyzer for a sum mod m = n g + 2 tau + 1.
 
-    Let n = ``users``, g = ``precision``, tau = ``threshold``. The randomizer sends y = (E(x) + eta)
-    mod m, where E is the encoding and eta the noise. The analyzer returns (y - m)/g if y > n g +
-    tau, otherwise y/g. If the noise of the sum lies in [-tau, tau], the result times g is exactly
-    the sum of the encodings plus the noise; ``size_protocol`` bounds the probability of failure. A
-    larger ``modulus``, such as a power of two, is allowed; a smaller one raises an error.
+    Let n = ``users``, g = ``precision`` steps per unit, and tau = ``threshold``. The randomizer of
+    each user sends (E(x) + eta) mod m, where E is the encoding and eta the noise. Let y be the sum
+    of these messages mod m. The analyzer returns (y - m)/g if y > n g + tau, otherwise y/g. If the
+    noise of the sum lies in [-tau, tau], the result times g is exactly the sum of the encodings
+    plus the noise; ``size_protocol`` bounds the probability of failure. A larger ``modulus``, such
+    as a power of two, is allowed; a smaller one raises an error.
     """
 
     name: ClassVar[str]
@@ -84,12 +86,15 @@ class ModularSum(ABC):
         return self.total_noise(self.users)
 
     def bias(self, present: int) -> Fraction:
-        r"""The known offset of the sum: 0, because the noise is symmetric."""
+        r"""The offset that the analyzer subtracts from a sum: 0, because noise is symmetric."""
         del present
         return Fraction(0)
 
     def square_error(self, present: int) -> Fraction:
-        r"""An upper bound on E[(estimate - sum of the encodings)^2] if the sum does not wrap."""
+        r"""An upper bound on the variance of the noise in an estimate for ``present`` users.
+
+        It is valid if the sum does not wrap around the modulus.
+        """
         variance = self.total_noise(present).variance
         most = variance.upper if isinstance(variance, Enclosure) else variance
         return Fraction(most) / self.precision**2
@@ -101,7 +106,7 @@ class ModularSum(ABC):
 
     @property
     def bits_per_user(self) -> int:
-        r"""ceil(log2 m): the length of a message."""
+        r"""The number of bits of a message: ceil(log2 m), where m is the modulus."""
         return (self.modulus - 1).bit_length()
 
     @overload
@@ -109,7 +114,7 @@ class ModularSum(ABC):
     @overload
     def randomize(self, x: RealsLike, *, rng: Rng = ...) -> Integers: ...
     def randomize(self, x: RationalLike | RealsLike, *, rng: Rng = SYSTEM) -> int | Integers:
-        r"""Randomizer: draw the message (E(x) + eta) mod m of a user, or of one per entry of x."""
+        r"""Randomizer: draw a user's message (E(x) + eta) mod m, or those of all entries of x."""
         noise = self.local_noise
         if not isinstance(x, (list, tuple, np.ndarray)):
             steps = self.encoding.encode(x, rng=rng)
@@ -126,7 +131,7 @@ class ModularSum(ABC):
         return messages
 
     def sum_at_once(self, x: RealsLike, *, rng: Rng = SYSTEM) -> int:
-        r"""Draw the sum mod m of the messages for inputs x, with all noise in one draw."""
+        r"""Draw the sum mod m of the users' messages for the inputs x; draw all noise at once."""
         held = as_array(x)
         if not 1 <= held.size <= self.users:
             reason = f"must contain one value per user, for 1 to {self.users} users"
@@ -142,7 +147,7 @@ class ModularSum(ABC):
     @overload
     def unwrap(self, y: npt.NDArray[np.integer[Any]]) -> Integers: ...
     def unwrap(self, y: int | npt.NDArray[np.integer[Any]]) -> int | Integers:
-        r"""Return the signed sum in steps: y - m if y > n g + tau, otherwise y."""
+        r"""Return the signed sum that the residue y represents: y - m if y > n g + tau, else y."""
         edge = self.users * self.precision + self.threshold
         if not isinstance(y, np.ndarray):
             whole = integer("y", y, at_least=0)
@@ -178,10 +183,10 @@ class ModularSum(ABC):
 
     @abstractmethod
     def observed_noise(self, honest: int) -> Noise:
-        r"""The law of the noise that protects one honest user if ``honest`` are present."""
+        r"""The law of the noise that protects one of ``honest`` users who follow the protocol."""
 
     def sum_mechanism(self, honest: int) -> Mechanism:
-        r"""The mechanism of the sum: the observed noise, and a sensitivity of g steps."""
+        r"""The mechanism that adds the observed noise to a sum with a sensitivity of g steps."""
         return Mechanism(noise=self.observed_noise(honest), sensitivity=self.precision)
 
     def _check_honest(self, honest: int) -> int:
@@ -224,11 +229,12 @@ class _Whole(ModularSum):
 class AggregatedSum(_Shared):
     r"""Sum by secure aggregation: each user adds a share of the noise (Algorithms 2 and 3).
 
-    ``share`` is the law of one user's noise: PolyaDifference(1/n, s) for pure DP (Theorem 1),
-    Skellam(v/n) for Renyi DP (Theorem 2), DiscreteGaussian(v/n) for concentrated DP (Theorem 4).
-    The numbers refer to Chowdhury and Zhou (arXiv 2206.05772). ``noise.share(n)`` derives the law
-    of a share from the law of the total noise. The server sees only the sum mod m, so the noise of
-    all honest participants protects each contribution.
+    ``share`` is the law of one user's noise. For a scale s, a variance v and n = ``users``, it is
+    PolyaDifference(1/n, s) for pure DP (Theorem 1), Skellam(v/n) for Renyi DP (Theorem 2), or
+    DiscreteGaussian(v/n) for concentrated DP (Theorem 4). The numbers refer to Chowdhury and Zhou
+    (arXiv 2206.05772). ``noise.share(n)`` derives the law of a share from the law of the total
+    noise. The server sees only the sum mod m, so the noise of all honest participants protects each
+    contribution.
 
     >>> share = DiscreteLaplace(scale=32).share(1024)
     >>> protocol = AggregatedSum(users=1024, precision=32, threshold=700, share=share)
@@ -253,9 +259,9 @@ class AggregatedSum(_Shared):
 class LocalSum(_Whole):
     r"""Sum with local privacy: the noise of each user suffices to protect x (Algorithms 6 and 7).
 
-    ``noise`` is the law of each user's noise, DiscreteLaplace(g/epsilon) in Theorem 6 of Chowdhury
-    and Zhou (arXiv 2206.05772). Neither the aggregation nor other users are trusted, so the
-    observed noise is that of one message.
+    ``noise`` is the law of each user's noise, DiscreteLaplace(``precision``/epsilon) in Theorem 6
+    of Chowdhury and Zhou (arXiv 2206.05772). Neither the aggregation nor other users are trusted,
+    so the observed noise is that of one message.
 
     >>> protocol = LocalSum(users=4, precision=2, threshold=99, noise=DiscreteLaplace(scale=2))
     >>> protocol.planned_noise, protocol.observed_noise(1)
@@ -276,9 +282,9 @@ class LocalSum(_Whole):
 class CentralSum(_Whole):
     r"""Sum with central privacy: the analyzer adds noise to the exact sum (Algorithms 4 and 5).
 
-    ``noise`` is the law of the analyzer's noise, DiscreteLaplace(g/epsilon) in Theorem 5 of
-    Chowdhury and Zhou (arXiv 2206.05772). All users trust the analyzer; only the estimate that it
-    publishes is private.
+    ``noise`` is the law of the analyzer's noise, DiscreteLaplace(``precision``/epsilon) in Theorem
+    5 of Chowdhury and Zhou (arXiv 2206.05772). All users trust the analyzer; only the estimate that
+    it publishes is private.
 
     >>> protocol = CentralSum(users=4, precision=2, threshold=99, noise=DiscreteLaplace(scale=2))
     >>> protocol.local_noise is None, protocol.randomize(0.5)
@@ -305,9 +311,9 @@ class ShuffledPure(_Shared):
 
     This is Theorem 3 of Chowdhury and Zhou (arXiv 2206.05772). The protocol is
     :class:`AggregatedSum` with PolyaDifference shares, except that the server sees more than the
-    sum: an (epsilon_hat, q_hat)-relaxed aggregation adds 2 epsilon_hat to epsilon. That aggregation
-    is an assumption, so there is no ``mechanism``: :meth:`sum_mechanism` describes only the sum,
-    and ``run`` returns no release record.
+    sum: an (epsilon_hat, q_hat)-relaxed aggregation adds 2 epsilon_hat to epsilon. dpcore does not
+    implement such an aggregation, so there is no ``mechanism``: :meth:`sum_mechanism` describes
+    only the sum, and ``run`` returns no release record.
 
     >>> share = DiscreteLaplace(scale=64).share(16)
     >>> protocol = ShuffledPure(users=16, precision=32, threshold=900, share=share)
@@ -342,11 +348,12 @@ _MOST_BITS = 1 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolSize:
-    r"""A certified threshold tau and the modulus m.
+    r"""A certified threshold tau and the modulus m of a :class:`ModularSum`.
 
-    ``wraparound`` encloses P(\|noise\| > tau); for all data, its upper bound also bounds the
-    probability that an estimate is off by m/g. ``one_less`` encloses P(\|noise\| > tau - 1), which
-    exceeds the allowed failure probability, so no smaller tau suffices; it is None if tau is 0.
+    ``wraparound`` encloses P(\|noise\| > tau); for every dataset, its upper bound also bounds the
+    probability that an estimate is wrong by m/g. ``one_less`` encloses P(\|noise\| > tau - 1),
+    which exceeds the allowed failure probability, so that no smaller tau suffices. It is None if
+    tau is 0.
     """
 
     threshold: int
@@ -356,7 +363,7 @@ class ProtocolSize:
 
     @property
     def bits_per_user(self) -> int:
-        r"""ceil(log2 m): the length of a message."""
+        r"""The number of bits of a message: ceil(log2 m), where m is the modulus."""
         return (self.modulus - 1).bit_length()
 
 

@@ -42,7 +42,10 @@ from dpcore.secure_aggregation.server import Total
 
 
 class Aggregation(typing.Protocol):
-    r"""Secure aggregation of vectors mod m: it outputs the sum and the senders of the inputs."""
+    r"""The interface of secure aggregation of vectors mod m.
+
+    It outputs the sum of the inputs and the names of their senders.
+    """
 
     @property
     def modulus(self) -> int:
@@ -209,7 +212,7 @@ class RunOutcome:
 
 
 class RoundRefused(AggregationRefused):
-    r"""A round failed without an estimate; charge the ``release`` of this error.
+    r"""Raised if a round failed without an estimate; charge the ``release`` of this error.
 
     ``release`` is the record that the run would have returned; the aggregation's error is the
     ``__cause__``. With colluding users the server may know the sum of a round that failed.
@@ -248,11 +251,12 @@ def run(
 ) -> RunOutcome:
     r"""Run a protocol once: all n users, the functionality and the analyzer.
 
-    Sums need an aggregation, protocols of bits a :class:`Shuffler`, and :class:`ShuffledPure` a
-    :class:`RelaxedAggregation`, which is an assumption: the run outputs the sum itself. ``vanish``
-    maps each dropout to the step at which it drops out, and ``colluding`` names the users who
-    reveal their noise to the server. ``honest`` counts all other participants, and the mechanism of
-    the release contains only their noise.
+    Protocols of sums need a secure aggregation as ``functionality``, and protocols of bits a
+    :class:`Shuffler`. :class:`ShuffledPure` needs a :class:`RelaxedAggregation`: its guarantee
+    assumes such an aggregation, and the run outputs the sum itself. ``vanish`` maps each dropout to
+    the step at which it drops out, and ``colluding`` names the users who reveal their noise to the
+    server. In the result, ``honest`` counts all other participants, and the mechanism of the
+    release contains only their noise.
 
     >>> from dpcore import DiscreteLaplace, SeededRng
     >>> share = DiscreteLaplace(scale=4).share(4)
@@ -273,10 +277,10 @@ def run(
 
     Raises :class:`RoundRefused` if more users drop out than a masked aggregation tolerates. There
     is no estimate then, but with colluding users the server may know the sum. Charge the error's
-    ``release`` as if the round had succeeded, and draw fresh noise for the next round. Otherwise
-    the difference of two sums of the same messages would reveal the users in only one of them. If a
-    masked aggregation failed before ``UnmaskReply``, a semi-honest server learned nothing; charging
-    the release is still the safe choice.
+    ``release`` as if the round had succeeded, and draw fresh noise for the next round. If the noise
+    were reused, the difference of two sums of the same messages would reveal the users who are in
+    only one of the sums. If a masked aggregation failed before ``UnmaskReply``, a semi-honest
+    server learned nothing; charging the release is still the safe choice.
 
     >>> from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation
     >>> masked = MaskedAggregation(users=4, dropouts=1, coordinates=1, modulus=protocol.modulus)

@@ -62,11 +62,11 @@ class BitMessages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffledSum(ABC):
-    r"""The common base class: users send noisy values in unary, and the ones are counted.
+    r"""The common base class of protocols in which users send noisy values as bits.
 
-    Each of n = ``users`` users sends ``width`` bits per coordinate; the number of ones is a noisy
-    encoding. For k messages the analyzer returns (number of ones - ``bias(k)``)/g, where g =
-    ``precision`` is the number of steps per unit.
+    Each of n = ``users`` users sends ``width`` bits per coordinate; the number of ones among them
+    is a noisy encoding. If k messages contain w ones in total, the analyzer returns
+    (w - ``bias(k)``)/g, where g = ``precision`` is the number of steps per unit.
     """
 
     name: ClassVar[str]
@@ -98,14 +98,16 @@ class ShuffledSum(ABC):
 
     @abstractmethod
     def bias(self, present: int) -> Fraction:
-        r"""The mean number of ones that ``present`` users add to encodings, per coordinate."""
+        r"""The number that the analyzer subtracts from the number of ones in a coordinate.
+
+        It is the expected number of ones beyond the encodings of ``present`` users.
+        """
 
     @abstractmethod
-    def _ones(self, x: RealsLike, rng: Rng) -> Integers:
-        r"""Check x, and draw the number of ones of each user (rows) and coordinate."""
+    def _ones(self, x: RealsLike, rng: Rng) -> Integers: ...
 
     def randomize(self, x: RealsLike, *, rng: Rng = SYSTEM) -> BitMessages:
-        r"""Randomizer: draw the users' messages; x contains a value, or a row, for each user."""
+        r"""Randomizer: draw the messages of all users; x contains one value or row per user."""
         ones = self._ones(x, rng)
         # The order within a message reveals nothing: the shuffler permutes all bits.
         return BitMessages((np.arange(self.width) < ones[..., None]).astype(np.uint8))
@@ -153,7 +155,6 @@ class BitSum(ShuffledSum):
 
     @property
     def width(self) -> int:
-        r"""The number g + b of bits per user and coordinate."""
         return self.precision + self.noise_bits
 
     @property
@@ -169,22 +170,20 @@ class BitSum(ShuffledSum):
     total_noise = observed_noise
 
     def bias(self, present: int) -> Fraction:
-        r"""The mean number of random bits of ``present`` users that are 1, per coordinate."""
         return present * self.noise_bits * self.probability
 
     def square_error(self, present: int) -> Fraction:
-        r"""E[(estimate - sum of the encodings)^2] of a coordinate with ``present`` users."""
+        r"""The variance of the noise in a coordinate's estimate for ``present`` users."""
         return self.total_noise(present).variance / self.precision**2
 
     def mechanism(self, honest: int) -> Mechanism:
-        r"""The mechanism that protects a user, who changes each sum by at most g steps."""
+        r"""The mechanism that releases all sums, with the noise that ``honest`` users added."""
         steps, count = self.precision, self.coordinates
         sensitivity = Sensitivity(steps) if count == 1 else Sensitivity.box((steps,) * count)
         return Mechanism(noise=self.observed_noise(honest), sensitivity=sensitivity)
 
     @abstractmethod
-    def _encoded(self, x: RealsLike, rng: Rng) -> Integers:
-        r"""Check and encode x: the integers E(x), of shape (users present, coordinates)."""
+    def _encoded(self, x: RealsLike, rng: Rng) -> Integers: ...
 
     def _ones(self, x: RealsLike, rng: Rng) -> Integers:
         steps = self._encoded(x, rng)
@@ -216,7 +215,7 @@ class BinaryShuffle(BitSum):
         return held.astype(np.int64)[:, None]
 
     def analyze(self, shuffled: Bits) -> Fraction:
-        r"""Analyzer: estimate the sum without bias from the shuffled bits, an array of one row."""
+        r"""Analyzer: estimate the sum without bias from shuffled bits, an array with one row."""
         return self._read(shuffled)[0]
 
 
@@ -258,7 +257,7 @@ class VectorShuffle(BitSum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PureShuffle(ShuffledSum):
-    r"""Sum values in [0, 1] from shuffled bits under pure DP: the loss is bounded at every output.
+    r"""Sum values in [0, 1] from shuffled bits under pure DP.
 
     Bounded messages that always depend on their input cannot give pure DP: an extreme value of the
     sum reveals every message. Here a message is x plus a share of discrete Laplace noise, or a
@@ -297,19 +296,18 @@ class PureShuffle(ShuffledSum):
 
     @property
     def width(self) -> int:
-        r"""The number 2J + g of bits of one message."""
         return 2 * self.reach + self.precision
 
     @property
     def planned_noise(self) -> PolyaDifference:
         r"""The law of the total noise, in steps, if no user sends a cover.
 
-        This has probability at least 1 - ``missed(users)``.
+        The probability that no user sends a cover is at least 1 - ``missed(users)``.
         """
         return self.observed_noise(self.users)
 
     def observed_noise(self, honest: int) -> PolyaDifference:
-        r"""The law of the total noise of ``honest`` users, without covers."""
+        r"""The law of the total noise of ``honest`` users if none of them sends a cover."""
         shape = self._check_honest(honest) * self.share.shape
         return PolyaDifference(shape=shape, scale=self.share.scale)
 
@@ -317,14 +315,11 @@ class PureShuffle(ShuffledSum):
 
     @property
     def local_noise(self) -> PolyaDifference:
-        r"""The law of a user's noise, without covers."""
+        r"""The law of a user's noise if the user does not send a cover."""
         return self.share
 
     def bias(self, present: int) -> Fraction:
-        r"""The number k J of ones that k = ``present`` users add to encodings and noise.
-
-        Covers are not taken into account.
-        """
+        r"""The number k J of ones beyond encodings and noise; k is ``present``, J is ``reach``."""
         return Fraction(present * self.reach)
 
     def missed(self, present: int) -> Fraction:
@@ -335,7 +330,10 @@ class PureShuffle(ShuffledSum):
         return min(Fraction(1), integer("present", present, at_least=1) * (self.cover + beyond))
 
     def square_error(self, present: int) -> Fraction:
-        r"""An upper bound on E[(estimate - sum of the encodings)^2] with ``present`` users."""
+        r"""An upper bound on the mean squared error that noise and covers cause.
+
+        ``present`` users take part.
+        """
         count, g = integer("present", present, at_least=1), self.precision
         covered = self.missed(count)
         spread = count * Fraction(self.share.variance.upper) + covered * (self.reach + g) ** 2
@@ -358,13 +356,16 @@ class PureShuffle(ShuffledSum):
         return ones
 
     def noise_and_covers(self, count: int, *, rng: Rng = SYSTEM) -> tuple[Integers, Integers]:
-        r"""Draw the noise of ``count`` users, and a 1 for each user whose message is a cover."""
+        r"""Draw the noise of ``count`` users, and a 1 for each user with a cover, 0 for others."""
         noise = self.share.sample(count, rng=rng)
         covered = Binomial(trials=1, probability=self.cover).sample(count, rng=rng)
         return noise, covered | (np.abs(noise) > self.reach)
 
     def ones_of_bits(self, total: int, present: int, *, rng: Rng = SYSTEM) -> int:
-        r"""Draw the number of ones sent by ``present`` users whose bits sum to ``total``."""
+        r"""Draw the total number of ones in the messages of users whose values are 0 or 1.
+
+        ``present`` is the number of these users, and ``total`` the sum of their values.
+        """
         if self.precision != 1:
             raise InvalidParameter("precision", self.precision, "must be 1 for a sum of bits")
         count = integer("present", present, at_least=1, at_most=self.users)

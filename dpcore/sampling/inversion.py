@@ -46,7 +46,7 @@ class Batch(Protocol):
 
 
 def in_blocks(count: int, fill: Callable[[Integers], None]) -> Integers:
-    r"""Draw ``count`` values with ``fill``, in blocks small enough to stay in the CPU cache."""
+    r"""Draw ``count`` values by calls of ``fill`` on blocks that fit in the CPU cache."""
     drawn = np.empty(count, dtype=np.int64)
     for start in range(0, count, BLOCK):
         fill(drawn[start : start + BLOCK])
@@ -64,7 +64,7 @@ class Uniform:
         self._bits = 64
 
     def below(self, value: Callable[[], arb]) -> bool:
-        r"""Whether V < x, where ``value()`` is a ball around x at the ambient precision.
+        r"""Whether V < x, where ``value()`` returns a ball around x at the current precision.
 
         It draws more bits until the comparison is certain; once the ball is tight, 64 more bits are
         needed with probability 2^-64. Raises :class:`PrecisionExhausted` if eight million bits do
@@ -84,10 +84,11 @@ class Uniform:
 
 
 def certified_threshold(value: arb, exact: Callable[[], arb]) -> int:
-    r"""An integer c with c <= 2^64 F <= c + 1, for a ball ``value`` around F in [0, 1].
+    r"""Return an integer c with c <= 2^64 F <= c + 1, where F in [0, 1] lies in the ball ``value``.
 
-    With this c, u < c implies V < F and u > c implies V >= F. ``exact`` returns a ball around F at
-    the ambient precision; it is called at a higher precision if ``value`` does not determine c.
+    Let u be the first 64 bits of a uniform V. Then u < c implies V < F, and u > c implies V >= F.
+    ``exact`` returns a ball around F at the current precision; it is called at a higher precision
+    if ``value`` does not determine c.
     """
     scaled = value * _WORDS
     threshold = max(integer_below(scaled), 0)
@@ -103,13 +104,14 @@ def certified_threshold(value: arb, exact: Callable[[], arb]) -> int:
 
 
 class InversionTable:
-    r"""A law on consecutive integers, sampled by certified inversion.
+    r"""A sampler of a law on consecutive integers by certified inversion.
 
-    ``thresholds[i]`` is the threshold of F(first + i) (see :func:`certified_threshold`); the first
-    is 0 or belongs to the smallest value of the law. A table whose last threshold is below 2^64 - 1
-    is open above: a word beyond that threshold is refined (:meth:`refine`). So every word falls
-    strictly between two thresholds or below the first, or is refined. ``cdf(k)`` is a ball around
-    F(k) at the ambient precision, for every integer k.
+    F is the distribution function of the law, and ``cdf(k)`` is a ball around F(k) at the current
+    precision, for every integer k. ``thresholds[i]`` is the threshold of F(first + i) (see
+    :func:`certified_threshold`). The first threshold is 0 or belongs to the smallest value of the
+    law. If the last one is below 2^64 - 1, the table is called open above, because it omits the
+    largest values. A 64-bit random word that equals a threshold, or lies above the last one, needs
+    further bits (:meth:`refine`). Any other word determines the draw.
     """
 
     __slots__ = ("_cdf", "_certain", "_guide", "_open", "_shift", "_thresholds", "first")
@@ -146,7 +148,6 @@ class InversionTable:
         return self._thresholds[: self._certain].copy()
 
     def draw(self, rng: Rng, count: int) -> Integers:
-        r"""Return ``count`` independent draws."""
         return in_blocks(count, lambda piece: self.fill(rng, piece))
 
     def fill(self, rng: Rng, target: Integers) -> None:
@@ -174,26 +175,28 @@ class InversionTable:
                 target[places[tie]] = self.refine(rng, int(searched[tie]))
 
     def refine(self, rng: Rng, word: int) -> int:
-        r"""Return the draw for a uniform real that starts with ``word``."""
+        r"""Return the draw for a uniform real whose first 64 bits are ``word``."""
         guess = self.first + int(np.searchsorted(self._thresholds, np.uint64(word)))
         uniform = Uniform(rng, word)
         return least(lambda k: uniform.below(lambda: self._cdf(k)), guess)
 
 
 def invert(rng: Rng, cdf: Callable[[int], arb], guess: int) -> int:
-    r"""Draw one value of the law whose distribution function the balls ``cdf(k)`` enclose."""
+    r"""Draw one value by certified inversion of the distribution function F of a law.
+
+    ``cdf(k)`` is a ball around F(k). The search starts at ``guess``, which only affects speed.
+    """
     uniform = Uniform(rng, rng.bits(64))
     return least(lambda k: uniform.below(lambda: cdf(k)), guess)
 
 
 class Inverted:
-    r"""A batch sampler that uses :func:`invert`, for laws without a table or proposal."""
+    r"""A batch sampler that uses :func:`invert`, for laws without a faster sampler."""
 
     def __init__(self, cdf: Callable[[int], arb], guess: int) -> None:
         self._cdf, self._guess = cdf, guess
 
     def draw(self, rng: Rng, count: int) -> Integers:
-        r"""Return ``count`` independent draws."""
         drawn = (invert(rng, self._cdf, self._guess) for _ in range(count))
         return np.fromiter(drawn, dtype=np.int64, count=count)
 
@@ -207,14 +210,16 @@ class Difference:
         self._one = one
 
     def draw(self, rng: Rng, count: int) -> Integers:
-        r"""Return ``count`` independent differences."""
         drawn = self._one.draw(rng, count)
         drawn -= self._one.draw(rng, count)
         return drawn
 
 
 def table_of_sums(first: int, values: Iterable[arb], cdf: Callable[[int], arb]) -> InversionTable:
-    r"""Build the table of a law from balls around F(first), F(first + 1), ..."""
+    r"""Build the inversion table of a law from balls around F(first), F(first + 1), ...
+
+    F is the distribution function of the law, which ``cdf`` computes.
+    """
     thresholds = []
     for k, value in enumerate(values, first):
         floor = (value * _WORDS).floor().unique_fmpz()  # None if the ball does not determine it
@@ -228,12 +233,13 @@ def table_of_sums(first: int, values: Iterable[arb], cdf: Callable[[int], arb]) 
 def table_of_masses(
     first: int, below: arb, masses: Iterable[arb], cdf: Callable[[int], arb]
 ) -> InversionTable:
-    r"""Build the table of a law from balls around its masses, at the precision ``TABLE_BITS``.
+    r"""Build the inversion table of a law from balls around its masses.
 
-    ``masses[i]`` is P(X = first + i), and ``below`` is P(X < first). If ``first`` is the smallest
-    value, ``below`` is exactly 0; otherwise F(first) must be below 2^-64. If the masses sum to less
-    than 1 - 2^-64 the table is open above. The balls should be narrow: each threshold that they
-    leave undecided costs an evaluation of ``cdf``.
+    ``masses[i]`` contains P(X = first + i), and ``below`` contains P(X < first), at the precision
+    ``TABLE_BITS``. If ``first`` is the smallest value, ``below`` is exactly 0; otherwise F(first)
+    must be below 2^-64. If the masses sum to less than 1 - 2^-64, the table is open above
+    (:class:`InversionTable`). The balls should be narrow: each threshold that they leave undecided
+    costs an evaluation of ``cdf``.
     """
     _, *sums = accumulate(masses, initial=below)
     if not below.is_zero() and not (sums and sums[0] * _WORDS < 1):
@@ -247,14 +253,20 @@ variance is too small for a nearly Gaussian tail."""
 
 
 def table_reach(variance: Fraction) -> int:
-    r"""An integer >= 9 standard deviations; the table checks that the tails are below 2^-64."""
+    r"""The half-width of a table in integers, at least 9 standard deviations.
+
+    The table checks that the tails beyond it are below 2^-64.
+    """
     return math.isqrt(86 * math.ceil(variance)) + EXTRA
 
 
 def symmetric_table(
     masses: Sequence[arb], beyond: arb, cdf: Callable[[int], arb]
 ) -> InversionTable:
-    r"""Build the table of a symmetric law from balls around P(X = 0), ..., P(X = n), P(X > n)."""
+    r"""Build the inversion table of a symmetric law from balls around its masses.
+
+    ``masses[k]`` contains P(X = k) for k = 0, ..., n, and ``beyond`` contains P(X > n).
+    """
     return table_of_masses(1 - len(masses), beyond, [*masses[:0:-1], *masses], cdf)
 
 
@@ -264,7 +276,7 @@ _WORD: Final = 2.0**-64
 
 
 class LaplaceDigits:
-    r"""A batch sampler of the discrete Laplace law of ``scale``, modulo 2^64."""
+    r"""A batch sampler of the discrete Laplace law of ``scale``, with draws modulo 2^64."""
 
     # X = 2^t H + L with L in [0, 2^t). For X >= 0 the digits of the geometric X are independent:
     # e^(-x/s) factorises over the digits. For X < 0 the same holds for ~X = -X-1, whose low digits
@@ -280,7 +292,6 @@ class LaplaceDigits:
         self._top = _top(scale, 1 << low_bits)
 
     def draw(self, rng: Rng, count: int) -> Integers:
-        r"""Draw ``count`` independent values."""
         return in_blocks(count, partial(self._fill, rng))
 
     def _fill(self, rng: Rng, target: Integers) -> None:

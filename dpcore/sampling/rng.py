@@ -283,7 +283,7 @@ SYSTEM: Final = SystemRng()
 
 
 def permutation(count: int, rng: Rng) -> Integers:
-    r"""Draw a uniformly random order of 0, ..., count - 1: the order of independent 64-bit keys.
+    r"""Draw a uniformly random order of 0, ..., count - 1 by sorting independent 64-bit keys.
 
     Every order of distinct keys is equally likely. If two keys are equal (probability below
     count^2/2^65) all keys are drawn again, so the order is exactly uniform.
@@ -311,7 +311,11 @@ def below(rng: Rng, bound: int, count: int) -> Integers:
 
 
 class Reservoir(list[int]):
-    r"""Noise drawn ahead of use: a list of single values (``pop`` is atomic), and blocks."""
+    r"""Noise values that were drawn ahead of use.
+
+    The list contains single values, because ``list.pop`` is atomic. Arrays of values are taken from
+    separate blocks.
+    """
 
     __slots__ = ("__weakref__", "_blocks", "_era")
     __hash__ = object.__hash__  # type: ignore[assignment]  # identity: the fork registry holds it
@@ -330,7 +334,7 @@ class Reservoir(list[int]):
         self._blocks: list[tuple[Integers, int]] = []
 
     def one(self, draw: Callable[[int], Integers]) -> int:
-        r"""Refill the empty list and return one value."""
+        r"""Refill the empty list with values from ``draw``, and return one of them."""
         while True:
             if not HERE:
                 forget_inherited()
@@ -342,7 +346,7 @@ class Reservoir(list[int]):
                 return first
 
     def many(self, count: int, draw: Callable[[int], Integers]) -> Integers:
-        r"""Return ``count`` <= ``SERVED`` values; no value is ever returned twice."""
+        r"""Return an array of ``count`` <= ``SERVED`` values; no value is ever returned twice."""
         while True:
             if not HERE:
                 forget_inherited()

@@ -1,12 +1,13 @@
 r"""Batch samplers of discrete Gaussian, Poisson and binomial laws of large variance, by rejection.
 
-The proposal is a step function: with steps of 2^b integers it dominates the masses P(X = m + i),
-m = floor(E[X]). A step is drawn by certified inversion and an integer on the step uniformly; the
-integer is accepted with probability mass/height. On most steps the mass hardly varies, and about
-98% of the random words are below the smallest ratio mass/height and accept immediately. For the
-other words the ratio is computed in floating point (for counts by Stirling's series); if its
-certified error could matter, balls and further bits decide. Values beyond the outermost steps are
-drawn by inversion. So the law is exact. Proofs: docs/proofs/samplers.md.
+The proposal is a step function of i, with steps of 2^b integers, that is never below the mass
+P(X = m + i), where m = floor(E[X]). A step is drawn by certified inversion, and an integer i on the
+step uniformly. The integer is accepted with probability mass/height, where height is the value of
+the step. On most steps the mass hardly varies, and about 98% of the random words are below the
+smallest ratio mass/height on the step and accept immediately. For the other words the ratio is
+computed in floating point (for counts by Stirling's series); if its certified error could matter,
+balls and further bits decide. Values beyond the outermost steps are drawn by inversion. So the law
+is exact. Proofs: docs/proofs/samplers.md.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Flags = np.typing.NDArray[np.bool_]
 
 
 class UnimodalLaw(Protocol):
-    r"""A unimodal law whose mode is floor(E[X]) or the next integer."""
+    r"""The interface of a unimodal law whose mode is floor(E[X]) or the next integer."""
 
     def pmf_ball(self, k: int) -> arb: ...
     def cdf_ball(self, k: int) -> arb: ...
@@ -47,12 +48,12 @@ class UnimodalLaw(Protocol):
 class Centred:
     r"""A batch sampler of X - floor(E[X]), where X has the law ``law`` and the variance v.
 
-    For count laws ``parts`` are the expected counts: (l,) for Poisson, (np, n(1-p)) for the heads
-    and tails of a binomial; E[X] is the first part, which may exceed int64, and 1/v is the sum of
-    their inverses. Without parts the law is the discrete Gaussian, with E[X] = 0. With
-    ``shifted=True`` the draws are X itself, which must fit int64. Raises :class:`Unrepresentable`
-    unless v is between 2^21 and 2^116: below, the float series is not accurate enough, and above, a
-    draw could exceed int64.
+    For Poisson(l) and Binomial(n, p), ``parts`` contains the expected counts, (l,) or (np, n(1-p)).
+    The first of them is E[X], which may exceed int64, and the sum of their inverses is 1/v. Without
+    ``parts`` the law is the discrete Gaussian, with E[X] = 0. With ``shifted=True`` the draws are X
+    itself, which must fit int64. Raises :class:`Unrepresentable` unless v is between 2^21 and
+    2^116. For a smaller v the float series is not accurate enough, and for a larger v a draw could
+    exceed int64.
     """
 
     def __init__(
@@ -80,7 +81,10 @@ class Centred:
 
     @property
     def unit(self) -> int:
-        r"""The length of a step: a power of two between sigma/64 and sigma/32."""
+        r"""The number of integers on a step, a power of two.
+
+        It is between 1/64 and 1/32 of the standard deviation.
+        """
         return 1 << self._width
 
     def _build(self) -> None:
@@ -120,7 +124,6 @@ class Centred:
         return self.centre + self._reach * self.unit
 
     def draw(self, rng: Rng, count: int) -> Integers:
-        r"""Return ``count`` independent draws of X - ``centre``, or of X if ``shifted``."""
         drawn = in_blocks(count, lambda piece: self._fill(rng, piece))
         drawn += self._start
         return drawn
@@ -166,9 +169,10 @@ class Centred:
         return accepted
 
     def settle(self, rng: Rng, word: int, cell: int, drawn: int) -> int | None:
-        r"""Decide acceptance exactly, for a uniform V whose first bits are ``word``.
+        r"""Decide exactly whether a proposal is accepted; return the accepted draw or None.
 
-        Returns the accepted draw, or None.
+        ``drawn`` is the proposal, on step number ``cell``. The uniform that decides has the first
+        64 bits ``word``.
         """
         uniform = Uniform(rng, word)
         if cell == 0:
@@ -182,7 +186,7 @@ class Centred:
         return drawn if kept else None
 
     def _share(self, mass: arb, cell: int) -> arb:
-        # The fraction of the area of a step under ``mass`` times its length, at ambient precision.
+        # The fraction of the area of a step under ``mass`` times its length, as a ball.
         return mass * arb(2) ** _HEIGHT_BITS / self._heights[cell]
 
     def _far_left(self, rng: Rng) -> int:

@@ -1,17 +1,22 @@
-r"""The keys and masks of masked aggregation: the secret from which each is derived, and its use.
+r"""The keys and masks of masked aggregation, and the secrets from which they are derived.
 
+In each round user u has two X25519 key pairs, c_u for shares and s_u for masks, and a random seed.
+These and the enrolled X25519 keys give four kinds of secrets:
+
+    secret   of users u and v                      use
     channel  X25519(enrolled user and server key)  tags every message, one key per direction
-    sharing  X25519(c_u, c_v)                      seals the shares that u sends to v
+    sharing  X25519(c_u, c_v)                      encrypts the shares that u sends to v
     masking  X25519(s_u, s_v)                      the mask that u adds and v subtracts
-    seed     32 bytes of one user                  that user's own mask, and its commitment
+    seed     32 bytes of u                         the self-mask of u, and a commitment to the seed
 
 Every key is HKDF-SHA256 (RFC 5869) of one of these secrets. The salt is the round and its
 parameters, and the info is a label with the identities, so no two purposes, pairs or rounds share a
-key. Seals are ChaCha20-Poly1305 (RFC 8439), tags HMAC-SHA256. A mask expands its key to a vector of
-integers mod m: the stream is AES-256-CTR over zeros from counter 0 (NIST SP 800-38A), read as
-little-endian 64-bit words. Let L be the largest multiple of m that is at most 2^64. Words below L
-are reduced mod m, and other words are skipped, so the residues are exactly uniform if the words
-are. No custom cryptography is used. Proof: docs/proofs/masked_aggregation.md.
+key. Shares are encrypted ("sealed") with ChaCha20-Poly1305 (RFC 8439), and tags are HMAC-SHA256. A
+mask expands its key to a vector of integers mod m: the stream is AES-256-CTR over zeros from
+counter 0 (NIST SP 800-38A), read as little-endian 64-bit words. Let L be the largest multiple of m
+that is at most 2^64. Words below L are reduced mod m, and other words are skipped, so the residues
+are exactly uniform if the words are. No custom cryptography is used. Proof:
+docs/proofs/masked_aggregation.md.
 """
 
 from __future__ import annotations
@@ -70,7 +75,8 @@ class KeyPair:
 class SharePair:
     r"""The shares of another user's mask key and seed.
 
-    Shares of both kinds from enough users reveal an input, so at most one of the two is ever sent.
+    Enough shares of both secrets reveal the other user's input, so at most one of the two shares is
+    ever sent to the server.
     """
 
     key: int = field(repr=False)
@@ -88,7 +94,10 @@ def public_of(private: bytes) -> bytes:
 
 
 def agreements(private: bytes, public: Mapping[str, bytes]) -> dict[str, bytes]:
-    r"""The X25519 shared secrets of one party with others, by name, for key derivation only."""
+    r"""The X25519 secrets that the owner of ``private`` shares with other users, by name.
+
+    Use them only to derive keys.
+    """
     own = X25519PrivateKey.from_private_bytes(private)
     secrets = {}
     for name, key in public.items():
@@ -107,7 +116,7 @@ def agreements(private: bytes, public: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def is_usable(public: bytes) -> bool:
-    r"""Whether a public key has large order, so that X25519 accepts it with any private key."""
+    r"""Whether ``public`` is a canonical X25519 key of large order, as key agreement requires."""
     try:
         agreements(bytes(KEY_BYTES), {"": public})
     except InvalidParameter:
@@ -132,12 +141,12 @@ def mask_key(secret: bytes, terms: Round, one: str, other: str) -> bytes:
 
 
 def self_mask_key(seed: bytes, terms: Round, identity: str) -> bytes:
-    r"""The key of the self-mask of ``identity``, secret until enough seed shares are sent."""
+    r"""The key of the self-mask of ``identity``, secret until enough seed shares are revealed."""
     return _derive(seed, terms, b"self mask", identity)
 
 
 def commitment(seed: bytes, terms: Round, identity: str) -> bytes:
-    r"""A commitment with which the server checks a reconstructed seed."""
+    r"""A commitment to a seed, with which the server checks the reconstructed seed."""
     return _derive(seed, terms, b"seed commitment", identity)
 
 
@@ -158,7 +167,10 @@ def seal_shares(
 def open_shares(
     sealed: bytes, secret: bytes, terms: Round, sender: str, receiver: str
 ) -> SharePair:
-    r"""Decrypt shares. Raises :class:`InvalidParameter` if they were not sealed for this pair."""
+    r"""Decrypt the shares that ``sender`` sealed for ``receiver`` in this round.
+
+    Raises :class:`InvalidParameter` for any other bytes.
+    """
     cipher, bound_to = _share_cipher(secret, terms, sender, receiver)
     try:
         plain = cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], bound_to)
@@ -265,14 +277,17 @@ def mask(key: bytes, *, count: int, modulus: int) -> Integers:
 
 
 def add(left: Integers, right: Integers, modulus: int) -> Integers:
-    r"""The sum left + right mod m of vectors of residues; m <= 2^62 keeps it below 2^63."""
+    r"""The sum left + right mod m, m = ``modulus``, of two vectors of residues mod m.
+
+    It does not overflow int64, because m <= 2^62.
+    """
     total = left + right
     total -= (total >= modulus) * modulus
     return total
 
 
 def subtract(left: Integers, right: Integers, modulus: int) -> Integers:
-    r"""The difference left - right mod m of vectors of residues."""
+    r"""The difference left - right mod m, m = ``modulus``, of two vectors of residues mod m."""
     total = left - right
     total += (total < 0) * modulus
     return total
@@ -283,8 +298,8 @@ def add_pair_masks(
 ) -> Integers:
     r"""Add to ``total`` the mask that ``own`` shares with each user named in ``secrets``.
 
-    The mask is added if own < other and subtracted otherwise, so the masks of two users with each
-    other cancel.
+    The mask is added if own < other and subtracted otherwise, so that the two masks of a pair of
+    users cancel in the sum.
     """
     for other, secret in secrets.items():
         key = mask_key(secret, terms, own, other)

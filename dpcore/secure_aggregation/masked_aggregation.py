@@ -98,7 +98,7 @@ class Device(_SingleUse):
     r"""The user's side of one round: four steps, each of which runs once and returns bytes to send.
 
     It starts from the result of :func:`dpcore.secure_aggregation.user.sit`. A second device of the
-    same user draws other keys and rejects a key list without them.
+    same user would draw other keys; a device rejects a key list without its own keys.
     """
 
     __slots__ = ()
@@ -139,10 +139,11 @@ class Device(_SingleUse):
 
 @final
 class AggregationServer(_SingleUse):
-    r"""The server's side of one round: messages arrive one by one, and each step is closed once.
+    r"""The server's side of one round: it receives messages one by one and closes each step once.
 
     It starts from :func:`dpcore.secure_aggregation.server.open_round` and sends consistent messages
-    to all users: two requests about one user, from two copies of a state, would reveal an input.
+    to all users. From two copies of a state, a server could send two different requests about one
+    user, and the replies would reveal the user's input.
     """
 
     __slots__ = ()

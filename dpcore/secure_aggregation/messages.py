@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class AggregationRefused(DpcoreError, ValueError):
-    r"""A message, or the end of a step, was refused; no state has changed.
+    r"""Raised if a message, or the end of a step, is refused; no state has changed.
 
     ``message`` names what was refused, ``sender`` is its claimed sender ("" is the server, and None
     means that the bytes end before the sender), and ``reason`` is the reason.
@@ -52,7 +52,7 @@ class AggregationRefused(DpcoreError, ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicKeys:
-    r"""A user's two X25519 keys of the round: for shares (c in the paper) and masks (s there)."""
+    r"""A user's two X25519 public keys in a round: for shares (c in the paper) and masks (s)."""
 
     sharing: bytes
     masking: bytes
@@ -67,14 +67,14 @@ class KeyAdvertisement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyList:
-    r"""Step 1, server to user: the users who advertised (U1 in the paper)."""
+    r"""Step 1, server to user: the public keys of users who advertised them (U1 in the paper)."""
 
     keys: Mapping[str, PublicKeys]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedShares:
-    r"""Step 2, user to server: a commitment to the self-mask seed, and the shares by receiver."""
+    r"""Step 2, user to server: a commitment to the self-mask seed, and sealed shares by user."""
 
     commitment: bytes
     sealed: Mapping[str, bytes]
@@ -82,7 +82,7 @@ class SealedShares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareDelivery:
-    r"""Step 2, server to user: the sealed shares by sender (U2 without the receiver)."""
+    r"""Step 2, server to user: the shares sealed for the user, by sender (other users in U2)."""
 
     sealed: Mapping[str, bytes]
 
@@ -96,7 +96,7 @@ class MaskedInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnmaskRequest:
-    r"""Step 3, server to user: the users whose masked input arrived (U3) or did not (U2 - U3)."""
+    r"""Step 3, server to user: users whose input arrived (U3), and dropouts (U2 without U3)."""
 
     survivors: tuple[str, ...]
     dropped: tuple[str, ...]

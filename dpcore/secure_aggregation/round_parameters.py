@@ -34,10 +34,10 @@ MOST_NEIGHBOURS = 1 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbourhood:
-    r"""The number k of ``neighbours`` per user, and the ``threshold`` of shares to reconstruct.
+    r"""The number k of ``neighbours`` per user, and the number of shares that reconstruct a secret.
 
-    Half of the neighbours lie on each side of a user on the circle. Raises
-    :class:`InvalidParameter` unless k is an even number in [2, 1024] and
+    Half of the neighbours lie on each side of a user on the circle. ``threshold`` is the number of
+    shares. Raises :class:`InvalidParameter` unless k is an even number in [2, 1024] and
     (k + 1)/2 < ``threshold`` <= k + 1.
     :func:`dpcore.secure_aggregation.round_parameters.size_neighbourhood` finds safe values for
     given numbers of colluding users and dropouts.
@@ -111,12 +111,12 @@ class Terms:
 
     @property
     def quorum(self) -> int:
-        r"""The number n - t of users that each step needs."""
+        r"""The number of users that each step needs: ``users`` - ``dropouts``."""
         return self.users - self.dropouts
 
     @property
     def threshold(self) -> int:
-        r"""The number of shares that reconstruct a secret: n - t, or that of the neighbourhood."""
+        r"""The number of shares that reconstruct a secret, by default the :attr:`quorum`."""
         return self.quorum if self.neighbourhood is None else self.neighbourhood.threshold
 
     @property
@@ -189,7 +189,7 @@ class NeighbourhoodRisk:
 
     @property
     def exposure(self) -> Fraction:
-        r"""Bound the probability that the server learns more than the sum; add it to delta."""
+        r"""A bound on the probability that the server learns more than the sum; add it to delta."""
         return min(Fraction(1), self.corrupted + self.disconnected)
 
 
@@ -221,7 +221,7 @@ def size_neighbourhood(
     exposure: RationalLike = MOST_EXPOSURE,
     failure: RationalLike = "1e-6",
 ) -> Neighbourhood | None:
-    r"""Find the smallest k, and its smallest threshold, within the given failure probabilities.
+    r"""Find the smallest number k of neighbours, and its smallest threshold, for given risks.
 
     ``exposure`` bounds the probability that the server learns more than the sum, and ``failure``
     the probability that up to ``dropouts`` dropouts make the round fail. If no k <= min(n - 2,

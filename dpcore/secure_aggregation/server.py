@@ -8,7 +8,7 @@ r"""The server of masked aggregation: it receives messages one by one and closes
 
 ``receive(state, bytes)`` returns the state with one more message, or raises an error and leaves the
 state unchanged. The caller decides when to close a step. Closing returns the next state and a
-message for each remaining user. Closing raises an error if fewer than n - t users, or too few
+message for each remaining user. Closing raises an error if fewer than ``quorum`` users, or too few
 neighbours of a user, remain. **Each step must be closed only once**, which
 :class:`~dpcore.secure_aggregation.masked_aggregation.AggregationServer` ensures. A semi-honest
 server learns only the sum of the inputs (docs/proofs/masked_aggregation.md). The sets of users U1,
@@ -74,19 +74,19 @@ class _Step(Generic[B]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advertising(_Step[KeyAdvertisement]):
-    r"""Step 1: the enrolled users with their neighbours, and the key advertisements so far."""
+    r"""The state in step 1: the enrolled users, their neighbours, and the keys received so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sharing(_Step[SealedShares]):
-    r"""Step 2: the keys of U1, and the sealed shares so far."""
+    r"""The state in step 2: the keys of the users in U1, and the sealed shares received so far."""
 
     keys: Mapping[str, PublicKeys]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Masking(_Step[MaskedInput]):
-    r"""Step 3: the commitments of U2, and the masked inputs so far."""
+    r"""The state in step 3: the commitments of U2, and the masked inputs received so far."""
 
     keys: Mapping[str, PublicKeys]
     commitments: Mapping[str, bytes]
@@ -94,7 +94,7 @@ class Masking(_Step[MaskedInput]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unmasking(_Step[UnmaskReply]):
-    r"""Step 4: the commitments of U2, the masked inputs of U3, and the replies so far."""
+    r"""The state in step 4: commitments of U2, masked inputs of U3, and replies received so far."""
 
     keys: Mapping[str, PublicKeys]
     commitments: Mapping[str, bytes]

@@ -51,14 +51,14 @@ from dpcore.secure_aggregation.shamir import share
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Participant:
-    r"""A user before the round: identity and channel to the server."""
+    r"""The state before step 1: the user's identity and channel to the server."""
 
     channel: Channel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advertised:
-    r"""After step 1: the two key pairs of the round."""
+    r"""The state after step 1: the user's two key pairs of the round."""
 
     channel: Channel
     sharing: KeyPair
@@ -67,7 +67,7 @@ class Advertised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    r"""After step 2: the seed, the user's own shares, and keys and secrets of neighbours (U1)."""
+    r"""The state after step 2: seed, own shares, neighbours' public keys, and pairwise secrets."""
 
     channel: Channel
     masking: KeyPair
@@ -79,7 +79,7 @@ class Shared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Masked:
-    r"""After step 3: the user's shares of its own secrets and of those of neighbours in U2."""
+    r"""The state after step 3: shares of the user's own secrets and of its neighbours' secrets."""
 
     channel: Channel
     shares: Mapping[str, SharePair]
@@ -87,7 +87,7 @@ class Masked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    r"""After step 4: the user has answered and sends no further message."""
+    r"""The state after step 4: the user has answered and sends no further message."""
 
     channel: Channel
 
@@ -170,7 +170,7 @@ def mask_input(state: Shared, received: bytes, values: IntegersLike) -> tuple[Ma
 
 
 def masked(inputs: Integers, state: Shared, others: list[str]) -> Integers:
-    r"""Add the user's own mask and one mask for each of ``others`` to the input."""
+    r"""Add to the input the user's own mask, and its pairwise mask with each of ``others``."""
     terms, own = state.channel.terms, state.channel.own
     key = self_mask_key(state.seed, terms, own)
     self_mask = mask(key, count=terms.coordinates, modulus=terms.modulus)

@@ -60,7 +60,7 @@ class Rule(Enum):
 
 
 class ScoreMechanism:
-    r"""The common base class, for validation and JSON; each subclass is a dataclass."""
+    r"""The common base class of mechanisms on scores; each subclass is a dataclass."""
 
     __slots__ = ()
 
@@ -111,7 +111,8 @@ class Selection(ScoreMechanism):
     def unit(self) -> Fraction:
         r"""The exponent c of the acceptance probability exp(-c g) of a candidate with gap g.
 
-        It is epsilon/(2 count Delta), or epsilon/(count Delta) for monotonic scores.
+        With Delta = ``sensitivity`` it is epsilon/(2 count Delta), or twice that for monotonic
+        scores.
         """
         return self.epsilon / ((2 - self.monotonic) * self.count * self.sensitivity)
 
@@ -143,7 +144,7 @@ class Selection(ScoreMechanism):
         return chosen[0] if self.count == 1 else np.array(chosen, dtype=np.int64)
 
     def reference(self, scores: Sequence[int], rng: Rng) -> int:
-        r"""Select one index with integer arithmetic as in the papers: the reference sampler."""
+        r"""Select one index in integer arithmetic, as in the papers, to test the fast sampler."""
         gaps = [max(scores) - score for score in scores]
         if self.rule is Rule.EXPONENTIAL:
             while True:
@@ -188,10 +189,7 @@ class Selection(ScoreMechanism):
             tries = min(2 * tries, _MOST_TRIES)
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields as a JSON object, with exact numbers as text.
-
-        The value of the key ``mechanism`` is the rule.
-        """
+        # The value of the key ``mechanism`` is the rule.
         found = ScoreMechanism.to_json(self)
         found["mechanism"] = found.pop("rule")
         return found
@@ -217,9 +215,11 @@ def _array(value: Any) -> npt.NDArray[Any]:
 
 
 def shared(others: Iterable[tuple[ExpRational, ExpRational]]) -> ExpRational | Fraction | int:
-    r"""E[1_A/(1 + N)], where A is the event that none of ``others`` is ahead, and N of them tie.
+    r"""The probability that a candidate is selected if ties are broken uniformly.
 
-    The ``others`` are independent; each is a pair (probability of being behind, of a tie).
+    This is E[1_A/(1 + N)], where A is the event that no other candidate is ahead, and N is the
+    number of other candidates that tie. Each of the independent ``others`` is a pair: the
+    probability of being behind, and that of a tie.
     """
     tied: list[ExpRational | int] = [1]
     for behind, ties in others:

@@ -74,7 +74,6 @@ class NoisyThreshold:
         return {k: n for k, n in zip(keys, noisy, strict=True) if n >= self.threshold}
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields as a JSON object."""
         return {
             "mechanism": "noisy-threshold",
             "noise": self.mechanism.noise.to_json(),

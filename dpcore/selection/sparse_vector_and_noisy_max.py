@@ -79,8 +79,8 @@ class AboveThreshold(ScoreMechanism):
     def scales(self) -> tuple[Fraction, Fraction]:
         r"""The noise scales: (1 + m/k) Delta/epsilon for the threshold, k times that for answers.
 
-        m is 2 count, or count for monotonic answers, and k is the integer next to m^(1/3) with the
-        smaller sum of the squared scales.
+        Delta is the sensitivity, m is 2 count, or count for monotonic answers, and k is the integer
+        next to m^(1/3) with the smaller sum of the squared scales.
 
         >>> AboveThreshold(epsilon=1, sensitivity=1, threshold=0, count=3).scales
         (Fraction(4, 1), Fraction(8, 1))
@@ -205,10 +205,11 @@ class MaxNoise(Enum):
 class NoisyMax(ScoreMechanism):
     r"""Release the index of the largest noisy score; ties are broken uniformly.
 
-    Each score gets independent noise of scale 2 Delta/epsilon, discrete Laplace or, with less
-    error, exponential on 0, 1, 2, ... (P(k) proportional to e^(-epsilon k/(2 Delta))). Only the
-    index is released: releasing the noisy score would cost more. If the scores are ``monotonic``
-    (no two change in opposite directions between neighbours), the scale is Delta/epsilon.
+    With Delta = ``sensitivity``, each score gets independent noise of scale 2 Delta/epsilon:
+    discrete Laplace or, with less error, exponential on 0, 1, 2, ... (P(k) proportional to
+    e^(-epsilon k/(2 Delta))). Only the index is released: releasing the noisy score would cost
+    more. If the scores are ``monotonic`` (no two change in opposite directions between neighbours),
+    the scale is Delta/epsilon.
 
     With ``gap=True`` the lead of the chosen score is also released, at no further cost (Ding et al.
     2019). The lead is the chosen noisy score minus the smallest value at which the score would
@@ -220,8 +221,8 @@ class NoisyMax(ScoreMechanism):
     >>> [best.release([0, 9, 10, 3], rng=SeededRng(n)) for n in range(4)]
     [2, 2, 2, 2]
 
-    Raises :class:`InvalidParameter` if epsilon is not > 0, if the sensitivity is not an integer
-    >= 1, or if ``gap=True`` is combined with exponential noise.
+    Raises :class:`InvalidParameter` if epsilon is not > 0, if the sensitivity is not an
+    integer >= 1, or if ``gap=True`` is combined with exponential noise.
     """
 
     name: ClassVar[str] = "noisy-max"
@@ -242,7 +243,7 @@ class NoisyMax(ScoreMechanism):
 
     @property
     def scale(self) -> Fraction:
-        r"""The noise scale 2 Delta/epsilon, or Delta/epsilon for monotonic scores."""
+        r"""The noise scale 2 ``sensitivity``/``epsilon``, or half of that for monotonic scores."""
         return (2 - self.monotonic) * self.sensitivity / self.epsilon
 
     def release(
