@@ -1,1 +1,1 @@
-r"""Test a claim on outputs, and bound epsilon from below with a stated confidence."""
+r"""Test privacy claims on sampled outputs, and compute lower confidence bounds on epsilon."""
