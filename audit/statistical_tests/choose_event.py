@@ -129,7 +129,7 @@ class Expert:
         return found
 
     def cuts(self, epsilons: Floats) -> Integers:
-        r"""For each epsilon, the index in ``order`` of the first cell in which the expert guesses."""
+        r"""For each epsilon, the index in ``order`` of the first cell with a guess."""
         first: Integers = np.searchsorted(self.reach, epsilons, side="right").astype(np.int64)
         if self.promise is None:
             return first

@@ -102,7 +102,7 @@ class Scores:
         return Scores(numbers=self.numbers[chosen], worlds=self.worlds[chosen])
 
     def thresholds(self, most: int = _MOST_THRESHOLDS) -> Floats:
-        r"""The distinct scores; if there are more than ``most``, that many quantiles of the scores."""
+        r"""The distinct scores, or ``most`` of their quantiles if there are more of them."""
         distinct = np.unique(self.numbers)
         if len(distinct) <= most:
             return distinct

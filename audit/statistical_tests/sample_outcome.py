@@ -318,7 +318,7 @@ class Watched:
         return math.exp(min(self.log_e, LARGEST_EXPONENT))
 
     def rejected_at(self, alpha: RationalLike = "0.05") -> int | None:
-        r"""The number of runs after which the wealth first reached 1/alpha; None if it never did."""
+        r"""The number of runs after which the wealth first reached 1/alpha, or None."""
         crossed = np.flatnonzero(self.path >= log_bar(alpha))
         return int(crossed[0]) + 1 if len(crossed) else None
 
