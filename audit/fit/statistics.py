@@ -121,7 +121,7 @@ class FitCells:
 
     @property
     def gap(self) -> float:
-        r"""An upper bound on the total variation distance between the nominal and the claimed law."""
+        r"""An upper bound on the total variation distance of the nominal law to the claimed law."""
         return float(np.sum(self.upper - self.lower)) * (1 + _ERROR)
 
     def count(self, draws: Integers) -> CellCounts:

@@ -25,11 +25,11 @@ from dpcore.parse_noise import write_noise
 def prove(target: KnownLaw, plan: Plan) -> AuditReport:
     r"""Decide the claim exactly, on all pairs of datasets of the plan and in both directions.
 
-    Every claimed point is decided on every pair, and one violation refutes the claim. A claim of
-    one point is proven otherwise. A claimed privacy curve has more points than can be tested. It is
-    proven only if it is the privacy curve of the target's own noise, with a sensitivity that equals
-    the distance of the two datasets of every pair. Otherwise the verdict is "not_refuted" if all
-    tested points hold.
+    Every claimed point is decided on every pair, and a violation of one point refutes the claim. If
+    there is no violation, a claim of one point is proven. A claimed privacy curve has more points
+    than can be tested. It is proven only if it is the privacy curve of the target's own noise, with
+    a sensitivity that equals the distance of the datasets of every pair. Otherwise the verdict is
+    "not_refuted".
     """
     decided = [
         _decided(target, pair, place, point)

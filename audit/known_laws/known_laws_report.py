@@ -264,7 +264,7 @@ def _end(p: Law, q: Law) -> Fraction:
 
 
 def draw_curve(path: Path, points: tuple[Point, ...], *, title: str) -> None:
-    r"""Plot delta against epsilon in both directions. The axis of delta is logarithmic, from 1e-15."""
+    r"""Plot delta against epsilon in both directions, with a logarithmic axis from 1e-15."""
     ways: dict[str, Direction] = {"P against Q": "p_against_q", "Q against P": "q_against_p"}
     visible = {label: list(_visible(points, way)) for label, way in ways.items()}
     if not any(visible.values()):

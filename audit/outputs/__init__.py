@@ -1,1 +1,1 @@
-r"""Outputs of a target, parsed and compared exactly."""
+r"""Parse the outputs of an audited mechanism, and compare them exactly."""
