@@ -60,10 +60,7 @@ class Map:
         of_one: Callable[[Any, Any], object],
         of_array: Callable[[NDArray[Any], Any], Outputs | None] | None = None,
     ) -> Map:
-        r"""Make a map with a numerical parameter, named ``name:number``.
-
-        The number is the second argument of the functions.
-        """
+        r"""Make a map with a parameter, the second argument of the functions."""
         return cls(name=f"{name}:{number!r}", of_one=of_one, of_array=of_array, arguments=(number,))
 
     def __call__(self, outputs: Outputs) -> Outputs:
@@ -110,9 +107,9 @@ def _as_array(outputs: Outputs) -> NDArray[Any] | None:
 
 
 def by_value(found: Outputs) -> Outputs:
-    r"""Normalise the types of a feature's values, which may depend on the container of the outputs.
+    r"""Normalise the types of a feature's values, whatever the container of the outputs was.
 
-    Numbers become floats, except integers beyond the range of exact floats; sequences become
+    Numbers become floats, except integers beyond the range of exact floats. Sequences become
     tuples.
     """
     array = _as_array(found) if isinstance(found, np.ndarray) else None
@@ -144,9 +141,7 @@ def _by_value(item: object) -> object:
 
 
 def each(outputs: Outputs) -> Sequence[object]:
-    r"""The outputs as a sequence of Python objects; an array with several axes becomes a list of
-    rows.
-    """
+    r"""The outputs as a sequence of Python objects, or of rows of an array with several axes."""
     if not isinstance(outputs, np.ndarray):
         return outputs
     found: list[object] = outputs.tolist() if outputs.ndim == 1 else list(outputs)
@@ -154,10 +149,7 @@ def each(outputs: Outputs) -> Sequence[object]:
 
 
 def number_of(output: object) -> int | float:
-    r"""The number that an output is, or that an array of size 1 contains.
-
-    Raises :class:`Misread` for any other output, including a bool.
-    """
+    r"""The number in an output, which may be an array of size 1; raises :class:`Misread`."""
     if isinstance(output, np.ndarray) and output.size == 1:
         output = output.reshape(1)[0]
     match output:
@@ -351,8 +343,7 @@ def _last_bits(array: NDArray[Any], bits: int) -> Outputs:
 
 
 def last_bits(bits: int) -> Map:
-    r"""The feature ``last-bits``: the lowest ``bits`` bits of an integer, or of a float's
-    significand.
+    r"""The feature ``last-bits``: the lowest bits of an integer or of a float's significand.
 
     A float64 has 52 stored bits of significand, and a float32 has 23. inf and nan are unchanged.
     """
@@ -631,11 +622,7 @@ def _columns(array: NDArray[Any], path: str) -> Outputs:
 
 
 def column(written: str) -> Map:
-    r"""The feature ``column``: the number or label at a path in an output
-    (:mod:`audit.outputs.rows`).
-
-    A plus sign in the path is written ``%2B``.
-    """
+    r"""The feature ``column``: the number or label at a path (:mod:`audit.outputs.rows`)."""
     path, name = path_of(written), f"column:{written}"
     return Map(name=name, of_one=_column_of, of_array=_columns, arguments=(path,))
 

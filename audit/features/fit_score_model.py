@@ -91,8 +91,7 @@ _CHANCE: Final = 4.0  # two standard deviations, squared
 class OnlineLearner:
     r"""Learns to distinguish two datasets from earlier runs, and scores the outputs of later runs.
 
-    ``models[runs][name]`` is the score with this name that was learned from the first ``runs``
-    runs.
+    ``models[runs]`` contains the scores, by name, that were learned from the first ``runs`` runs.
     """
 
     models: dict[int, dict[str, Score]] = field(default_factory=dict)
@@ -109,9 +108,7 @@ class OnlineLearner:
         return sum(map(len, self._worlds))
 
     def learn(self) -> None:
-        r"""Refit the scores on all runs so far, if there are substantially more than at the last
-        fit.
-        """
+        r"""Refit on all runs so far, if they are substantially more than at the last fit."""
         runs, before = self.runs, 0 if self._parts is None else self._parts.runs
         growth = _GROWTH if before > _SMALL else _GROWTH**2
         if runs < max(_FEWEST, growth * before - 2):
@@ -186,10 +183,7 @@ class OnlineLearner:
         return found
 
     def watched(self, outputs: Outputs, worlds: NDArray[np.bool_]) -> dict[str, Floats]:
-        r"""Score the outputs of a new block of a sequential test.
-
-        The scores are refitted when the number of runs is in :data:`audit.claims.LOOKS`.
-        """
+        r"""Score a new block of a sequential test, which refits at :data:`audit.claims.LOOKS`."""
         if self.runs in _LOOKS:
             self.learn()
         return self.scores(outputs, worlds)

@@ -62,7 +62,6 @@ class Column:
 
     @property
     def name(self) -> str:
-        r"""The column's display name."""
         words = _NAMES.get(self.what, self.what)
         return words.format(path=display_path(self.path), value=self.value)
 
@@ -71,10 +70,10 @@ class Column:
         return CODES[code] if code in CODES else self.labels[code - OTHER - 1][1]
 
     def own(self, codes: Codes) -> Codes:
-        r"""Renumber labels: convert the codes of a :class:`Schema` to codes of this column.
+        r"""Convert a :class:`Schema`'s codes of labels to this column's codes.
 
-        The repeated labels of the column get the codes from ``OTHER + 1`` on, and all other labels
-        get the code ``OTHER``. Smaller codes do not change.
+        The repeated labels of the column are numbered from ``OTHER + 1``; all others become
+        ``OTHER``.
         """
         if not self.labels:
             return np.minimum(codes, OTHER)
@@ -110,10 +109,7 @@ class Reader:
         return Column(what="number", place=place, path=self.paths[place])
 
     def plain(self, table: Table) -> Floats:
-        r"""The numbers in the outputs, with nan for flags and for values that are not numbers.
-
-        The result has one column for each of ``paths``, the paths of the training runs.
-        """
+        r"""The numbers in the outputs at ``paths``, with nan for flags and non-numbers."""
         if not self.flags and table.width == self.width:
             return table.numbers
         numbers = np.full((len(table), self.width), np.nan)
@@ -124,10 +120,7 @@ class Reader:
         return numbers
 
     def read(self, column: Column, table: Table, plain: Floats) -> tuple[Floats, Codes]:
-        r"""The value of a column in each run, as a number and a code.
-
-        The code of a number is 0. The number of a label is nan.
-        """
+        r"""The number (or nan) and the code (0 for a number) of a column in each run."""
         match column.what:
             case "column":
                 numbers, codes = table.column(column.place)
@@ -259,10 +252,10 @@ _MOST_NATS: Final = 12.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    r"""A step function of a column.
+    r"""A step function of a column, which may contain numbers and labels.
 
-    Its value is ``heights[k]`` for a number x with cuts[k-1] <= x < cuts[k], and ``others[code]``
-    for the label with this code.
+    It is ``heights[k]`` at a number x with cuts[k-1] <= x < cuts[k], and ``others[code]`` at a
+    label.
     """
 
     cuts: Floats
@@ -298,10 +291,7 @@ def cell_places(cuts: Floats, numbers: Floats, codes: Codes, cells: int) -> Plac
 
 
 def cell_counts(cells: int, places: Places, groups: NDArray[Any], many: int) -> Floats:
-    r"""The number of runs in each cell, for each of ``many`` groups of runs.
-
-    The result has shape (groups, cells).
-    """
+    r"""The number of runs in each cell, as an array of shape (``many`` groups, cells)."""
     flat = np.bincount(places + cells * groups.astype(np.int64), minlength=many * cells)
     return flat.reshape(many, cells).astype(np.float64)
 

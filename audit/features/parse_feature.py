@@ -99,13 +99,11 @@ class Feature:
 class Builtin:
     r"""The definition of a built-in feature.
 
-    - ``limits``: the feature is written ``name:number``, with a number between these limits and of
-      their type;
-    - ``text``: the feature is written ``name:text``, with any text;
-    - ``make``: returns the function for this number or text. If there is neither, it is the
-      function;
-    - ``learned``: the feature is a score, learned from the values of the features before it in a
-      chain. Then it must be the last of the chain.
+    With ``limits``, the feature is written ``name:number``, where the number has their type and
+    lies between them. With ``text``, it is written ``name:text``, with any text. In both cases,
+    ``make`` returns the function for this number or text; otherwise ``make`` is the function. With
+    ``learned``, the feature is a score that is learned from the values of the features before it in
+    a chain.
     """
 
     make: Callable[[Any], Any]
@@ -316,8 +314,7 @@ def require_fixed(feature: Feature, outputs: Outputs) -> None:
 
 
 def default_family(outputs: Outputs) -> dict[str, int]:
-    r"""The names of the default features for these outputs, with their relative shares of the
-    level.
+    r"""The names of the default features for these outputs, with their shares of the level.
 
     The result is empty if only the outputs themselves are to be tested.
     """
@@ -341,9 +338,9 @@ def default_family(outputs: Outputs) -> dict[str, int]:
 
 
 def default_features(outputs: Outputs, *, floats: bool) -> tuple[Feature, ...]:
-    r"""The default features for outputs such as these.
+    r"""The default features for these outputs.
 
-    Features of the floating-point representation are omitted if ``floats`` is false.
+    If ``floats`` is false, features of the floating-point representation are omitted.
     """
     parts = default_family(outputs)
     return tuple(

@@ -152,7 +152,6 @@ class FitReport(Result):
         return VERDICTS[self.verdict].exit_code
 
     def statement(self) -> Statement:
-        r"""The sentences of the report."""
         has = "does not follow" if self.verdict == "refuted" else "as"
         return Statement(
             verdict=VERDICTS[self.verdict].words,

@@ -49,10 +49,7 @@ _INT64: Final = np.iinfo(np.int64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellCounts:
-    r"""The number of draws in each cell and residue class, and the extreme draws.
-
-    ``least`` and ``most`` are the smallest and the largest draw, each with its count.
-    """
+    r"""The numbers of draws in each cell and residue class, and the extreme draws with counts."""
 
     counts: Integers
     residues: tuple[Integers, ...]
@@ -125,7 +122,6 @@ class FitCells:
         return float(np.sum(self.upper - self.lower)) * (1 + _ERROR)
 
     def count(self, draws: Integers) -> CellCounts:
-        r"""Count draws by cell; there must be at least one draw."""
         places = np.searchsorted(self.edges, draws, side="right")
         least, most = int(draws.min()), int(draws.max())
         return CellCounts(
@@ -274,10 +270,7 @@ _ROUNDING: Final = 2.0**-40
 
 
 def fit_p_values(cells: FitCells, seen: CellCounts, rng: np.random.Generator) -> dict[str, float]:
-    r"""The p-value of each test of goodness of fit.
-
-    The p-values are valid for every law that satisfies the bounds on the cells' probabilities.
-    """
+    r"""The p-value of each test, valid for all laws within the bounds of the cells."""
     return {
         **_calibrated(cells, seen.counts, rng),
         "tilted": _tilted(cells, seen.counts),
@@ -394,10 +387,7 @@ def log_wealth(cells: FitCells, seen: CellCounts) -> float:
 
 
 def log_wealths(cells: FitCells, seen: CellCounts) -> Iterator[tuple[str, float]]:
-    r"""Yield the terms of the wealth of the sequential test.
-
-    Each term is the name of its family of alternatives, and the logarithm of its weighted value.
-    """
+    r"""The terms of the sequential test's wealth: family names and weighted logarithms."""
     tilted = _tilted_wealths(cells, seen)
     for value in tilted.tolist():
         yield "tilted", value + math.log(_TILTED_WEIGHT / len(tilted))

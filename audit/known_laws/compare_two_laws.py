@@ -67,19 +67,16 @@ class Event:
 def hockey_stick(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) -> Enclosure:
     r"""Bounds on delta(epsilon) = sum_x max(0, P(x) - e^epsilon Q(x)) for the laws P and Q.
 
-    Their relative distance is about 2^-bits. Both are exactly 0 if P(x) never exceeds e^epsilon
-    Q(x).
+    Their relative distance is about 2^-bits. They are exactly 0 if P <= e^epsilon Q everywhere.
     """
     level = at_least_zero("epsilon", epsilon)
     return _compare(p, q).enclose_delta(level, bits)
 
 
 def epsilon_at(p: Law, q: Law, delta: RationalLike = 0, *, bits: int = _BITS) -> Enclosure:
-    r"""Bounds on epsilon(delta), the least epsilon for which P against Q satisfies (epsilon,
-    delta)-DP.
+    r"""Bounds on the least epsilon >= 0 with P(S) <= e^epsilon Q(S) + delta for all events S.
 
-    It is the maximum of 0 and sup_S log((P(S) - delta)/Q(S)) over all events S. The upper bound, or
-    both bounds, may be infinite.
+    P and Q are the two laws. The upper bound, or both bounds, may be infinite.
     """
     allowed = rational_in("delta", delta, "[0, 1)")
     return _compare(p, q).enclose_epsilon(allowed, bits)
@@ -244,18 +241,12 @@ def _power_of_e(level: Fraction, *masses: Mass) -> Mass | None:
 
 
 class NeverWorse(NotDerived):
-    r"""Raised for a direction whose privacy curve never exceeds that of the opposite direction.
-
-    The curve of this direction is not computed.
-    """
+    r"""Raised for a direction whose privacy curve never exceeds that of the opposite direction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class OneWay(PairCurve):
-    r"""The privacy curve of P against Q, where P and Q are two shifts of one noise.
-
-    It is computed from a single dominating pair.
-    """
+    r"""The privacy curve of P against Q, two shifts of one noise, from one dominating pair."""
 
     theorem: ClassVar[str] = "the curve of the noise"
 
@@ -277,10 +268,7 @@ def shift_curve(noise: Noise, p: int, q: int) -> OneWay:
 
 
 def vectors(noise: Noise, p: tuple[int, ...], q: tuple[int, ...]) -> PairCurve:
-    r"""The privacy curve of p + X against q + X for vectors p != q.
-
-    The coordinates of X are independent draws of ``noise``.
-    """
+    r"""The privacy curve of p + X against q + X, with independent coordinates of noise in X."""
     changed = [(a, b) for a, b in zip(p, q, strict=True) if a != b]
     if len(changed) == 1:
         return shift_curve(noise, *changed[0])
@@ -371,9 +359,9 @@ _MOST_TRIALS: Final = 5000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    r"""Proven bounds on one ``quantity`` (delta, epsilon or a Renyi divergence) in both directions.
+    r"""Bounds on ``quantity`` (delta, epsilon or a Renyi divergence) in both directions.
 
-    ``at`` is the epsilon, the delta or the order at which the quantity is evaluated.
+    ``at`` is the epsilon, delta or order at which the quantity is evaluated.
     """
 
     quantity: Literal["delta", "epsilon", "renyi"]
@@ -454,13 +442,12 @@ def _both(
 class Decision:
     r"""The proof or refutation of one claimed point (epsilon, delta).
 
-    - ``verdict``: "undecided" if, at the highest precision, the claimed delta still lies between
-      the bounds on the true one;
-    - ``delta``: bounds on the least delta at the claimed epsilon;
-    - ``epsilon``: bounds on the least epsilon at the claimed delta. It is None if epsilon is a
-      discontinuous function of delta there, and no precision suffices to decide the side;
-    - ``event``: if the claim is refuted, an event that violates it, or None if none is known;
-    - ``direction``: "p_against_q" if the event is more likely under P than under Q.
+    ``delta`` bounds the least delta at the claimed epsilon, and ``epsilon`` the least epsilon at
+    the claimed delta. ``epsilon`` is None if the least epsilon is discontinuous at that delta and
+    no precision decides which side applies. If the claim is refuted, ``event`` violates it, or is
+    None if no such event is known. The event is more likely under P if ``direction`` is
+    "p_against_q". The verdict is "undecided" if the claimed delta lies between the bounds at the
+    highest precision.
     """
 
     claim: Claim = fact("the claimed point", write=members("epsilon", "delta"))

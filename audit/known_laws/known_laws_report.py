@@ -94,9 +94,7 @@ class ExactReport(Result):
 
     @property
     def exit_code(self) -> int:
-        r"""The exit code: 0 if the claim is proven or there is no claim, 1 if refuted, 4 if
-        undecided.
-        """
+        r"""The exit code: 0 proven, or no claim; 1 refuted; 4 undecided."""
         return ANSWER if self.verdict is None else _VERDICTS[self.verdict][2]
 
     @computed(
@@ -108,10 +106,7 @@ class ExactReport(Result):
         before="notes",
     )
     def broken(self) -> Decision | None:
-        r"""A refuted point of the claim, or None if no point is refuted.
-
-        A point with a known violating event is preferred.
-        """
+        r"""A refuted point, if possible one with a known violating event; otherwise None."""
         refuted = [d for d in self.decisions if d.verdict == "refuted"]
         return next((d for d in refuted if d.event is not None), refuted[0] if refuted else None)
 
@@ -241,10 +236,7 @@ _LAST: Final = 40
 
 
 def curve_points(p: Law, q: Law) -> tuple[Point, ...]:
-    r"""Compute delta at evenly spaced epsilons.
-
-    They start at 0, and end where delta is 0 or about 1e-9.
-    """
+    r"""Compute delta at evenly spaced epsilons, from 0 to where delta is 0 or about 1e-9."""
     end = _end(p, q)
     return tuple(delta_point(p, q, end * i / (_POINTS - 1)) for i in range(_POINTS))
 

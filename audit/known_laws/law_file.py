@@ -101,9 +101,7 @@ def _format_total(total: Fraction) -> str:
 
 
 def read_law(argument: str, text: str) -> WrittenLaw:
-    r"""Parse an output law. Whether its masses sum to 1 is checked later
-    (:meth:`WrittenLaw.checked`).
-    """
+    r"""Parse an output law, without checking that its masses sum to 1."""
     name, colon, _ = text.partition(":")
     if colon and name in LAWS:
         return WrittenLaw(argument=argument, spelling=text, law=_shifted_noise(argument, text))

@@ -115,9 +115,7 @@ class Watchdog:
             signal.setitimer(signal.ITIMER_REAL, seconds, _RING_AGAIN)
 
     def read(self) -> None:
-        r"""Limit the duration of each call that the auditor makes to outside code, until
-        ``stop()``.
-        """
+        r"""Limit the time of each call of outside code by the auditor, until ``stop()``."""
         if self.active and self.seconds is not None:
             self._reads, self._call = True, None
             signal.setitimer(signal.ITIMER_REAL, self.seconds, self.seconds)
@@ -153,11 +151,7 @@ _published: Final[list[Any]] = []
 
 
 def publish(memory: Any) -> None:
-    r"""Record the start and end of each call of audited code in shared memory.
-
-    ``memory`` is a :class:`audit.sandbox.child_process.SharedMemory`, which another process can
-    read.
-    """
+    r"""Record the start and end of each call in memory that another process can read."""
     _published[:] = [memory]
 
 
@@ -221,8 +215,8 @@ def failure(
 ) -> TargetFailed:
     r"""Convert an exception raised in a call to a failure of the target.
 
-    The failure states the type, message and location of the exception in one line. If the exception
-    is the user's Ctrl-C, it is raised again.
+    It states the exception's type, message and location in one line. A user's Ctrl-C is raised
+    again.
     """
     if isinstance(error, KeyboardInterrupt) and current().interrupted:
         raise error

@@ -108,9 +108,7 @@ def _one_form(array: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    r"""A placeholder for an attribute that :func:`attributes_of` cannot read; ``kind`` is its
-    class.
-    """
+    r"""A placeholder for an attribute of class ``kind`` that :func:`attributes_of` cannot read."""
 
     kind: str
 
@@ -187,10 +185,7 @@ def _hashes(words: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def display_name(name: str | Name, others: object = ()) -> str:
-    r"""Format an identity for display: the identity ``np.str('x')`` is shown as ``'x'``.
-
-    It is not shortened if ``'x'`` is an identity in ``others``.
-    """
+    r"""Format an identity: ``np.str('x')`` as ``'x'``, unless ``'x'`` is one of ``others``."""
     text = str(name)
     match = _WRAPPED.fullmatch(text)
     short = text if match is None else match[1]
@@ -446,10 +441,7 @@ class StandIn:
 
 
 def fields_of(output: Any) -> tuple[tuple[str, Any], ...] | None:
-    r"""The names and values of the fields of a dataclass, named tuple or masked array.
-
-    Returns None for any other object.
-    """
+    r"""The fields of a dataclass, named tuple or masked array, by name; otherwise None."""
     names = field_names(output)
     if names is not None:
         return *all_attributes_of(output).items(), *zip(names, tuple.__iter__(output), strict=True)
@@ -494,10 +486,7 @@ def attributes_of(output: Any) -> dict[str, Any]:
 
 
 def all_attributes_of(output: Any) -> dict[str, Any]:
-    r"""The attributes of an instance of a subclass of a plain type, such as int.
-
-    Objects in attributes are not converted to plain data.
-    """
+    r"""The attributes of an instance of a subclass of int or another plain type."""
     return {**attributes_of(output), **getattr(output, "__dict__", {})}
 
 

@@ -122,9 +122,7 @@ def _require_code(item: object) -> None:
 
 
 def require_no_iterator(item: object, output: object) -> None:
-    r"""Raise :class:`Unreadable` if ``item``, an element of ``output``, is an iterator or
-    coroutine.
-    """
+    r"""Raise :class:`Unreadable` if an element of an output is an iterator or coroutine."""
     if not isinstance(item, Iterator | AsyncIterator | Coroutine):
         return
     such = "its list()"
@@ -186,8 +184,7 @@ def join(
 ) -> Outputs:
     r"""Put the outputs of the two datasets in run order, after shuffling those of each dataset.
 
-    ``worlds`` contains the dataset of each run. Outputs keep their types and shapes, even if these
-    differ between the datasets.
+    ``worlds`` contains the dataset of each run. Types and shapes may differ between the datasets.
     """
     if _stackable(side_a, side_b):
         return interleave(side_a, side_b, worlds, rng)
@@ -204,9 +201,7 @@ def _stackable(*sides: Outputs) -> bool:
 
 
 def concatenate(pieces: Sequence[Outputs]) -> Outputs:
-    r"""Concatenate blocks of outputs: into an array if they are compatible arrays, otherwise a
-    list.
-    """
+    r"""Concatenate blocks of outputs into an array if they are compatible arrays, else a list."""
     if not pieces:
         return []
     if _stackable(*pieces):
@@ -406,8 +401,7 @@ def _dependent(outputs: Outputs, worlds: NDArray[np.bool_]) -> list[str]:
 def draw_worlds(runs: int, rng: np.random.Generator) -> NDArray[np.bool_]:
     r"""Draw the dataset of each run independently and uniformly at random (True for dataset B).
 
-    First the number of runs on dataset A is drawn from Bin(runs, 1/2), and then the order of the
-    runs.
+    First the number of runs on A is drawn from Bin(runs, 1/2), and then the order of the runs.
     """
     count = integer("runs", runs, at_least=0)
     worlds = np.arange(count) >= rng.binomial(count, 0.5)
@@ -417,10 +411,7 @@ def draw_worlds(runs: int, rng: np.random.Generator) -> NDArray[np.bool_]:
 def interleave(
     world_a: ArrayLike, world_b: ArrayLike, worlds: NDArray[np.bool_], rng: np.random.Generator
 ) -> NDArray[np.generic]:
-    r"""Put two arrays of outputs, one for each dataset, in run order.
-
-    The outputs of each dataset are shuffled. ``worlds`` contains the dataset of each run.
-    """
+    r"""Put one array of outputs for each dataset in run order, each shuffled."""
     side_a, side_b = np.asarray(world_a), np.asarray(world_b)
     in_b = int(np.count_nonzero(worlds))
     for name, side, runs in (("world_a", side_a, len(worlds) - in_b), ("world_b", side_b, in_b)):

@@ -84,9 +84,7 @@ class NumberLine:
 
     @classmethod
     def of_floats(cls, numbers: NDArray[np.floating[Any]], form: str) -> NumberLine:
-        r"""Build the array from floats of at most 64 bits. All entries that are used must be
-        finite.
-        """
+        r"""Build the array from floats of at most 64 bits; those that are used must be finite."""
         bits = np.ascontiguousarray(numbers, dtype=np.float64).view(np.int64)
         return cls(places=np.where(bits < 0, bits ^ _MAX, bits), form=form, floats=True)
 
@@ -130,7 +128,6 @@ class NumberLine:
 
     @property
     def values(self) -> NDArray[Any]:
-        r"""The numbers as an array of integers, floats or objects."""
         if self.form is None:
             return _objects(place.value for place in self.places)
         if not self.floats:
@@ -143,9 +140,7 @@ class NumberLine:
 
     @property
     def integral(self) -> bool:
-        r"""Whether all numbers are integers of one type, so that no number lies between n and n +
-        1.
-        """
+        r"""Whether all numbers are integers of one type."""
         if self.form is None:
             forms = {place.form for place in self.places}
             return len(forms) <= 1 and all(isinstance(place.value, int) for place in self.places)
@@ -192,9 +187,7 @@ class NumberLine:
         return NumberLine(places=self.places - 1, form=self.form, floats=self.floats)
 
     def search(self, numbers: NumberLine) -> Integers:
-        r"""For each entry of ``numbers``, how many numbers of this sorted array are at most this
-        entry.
-        """
+        r"""For each entry of ``numbers``, the number of entries of this array that are <= it."""
         if not len(self) or not len(numbers):
             return np.zeros(len(numbers), dtype=np.int64)
         mine, theirs = self.places, numbers.places

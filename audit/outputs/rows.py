@@ -91,8 +91,8 @@ _MICROSECOND: Final = dt.timedelta(microseconds=1)
 class Cells(list[tuple[str, Cell]]):
     r"""The cells of one output: a list of pairs (path, number or label).
 
-    ``texts`` contains the texts from which numbers were read. ``coded`` contains the paths of
-    numbers that encode bytes, dates, or the real and imaginary parts of a complex number.
+    ``texts`` are the texts from which numbers were read. ``coded`` contains the paths of numbers
+    that encode bytes, dates or the parts of a complex number.
     """
 
     __slots__ = ("coded", "texts")
@@ -420,10 +420,7 @@ def display_path(path: str) -> str:
 
 
 def path_of(text: str) -> str:
-    r"""Parse the text of a path in an output.
-
-    The text has no leading dot, and ``%2B`` for a plus sign.
-    """
+    r"""Parse a path in an output, written without leading dot and with ``%2B`` for a plus sign."""
     path = unquote(text)
     return path if not path or path[0] in "[{" else f".{path}"
 
@@ -456,11 +453,7 @@ def table_parts(text: str) -> dict[str, str]:
 
 
 def table_words(inside: Sequence[str], outside: Sequence[str], world: str) -> str | None:
-    r"""Describe the first property in which the tables ``inside`` differ from those ``outside``.
-
-    Tables are given by their identities or structures. ``inside`` are those that indicate dataset
-    ``world``. Returns None if there is no such property.
-    """
+    r"""Describe the first property in which two sets of tables (given as texts) differ, or None."""
     mine, others = ([table_parts(text) for text in texts] for texts in (inside, outside))
     for part in dict.fromkeys(chain(*mine, *others)):
         here, there = ({each.get(part) for each in found} for found in (mine, others))
@@ -484,10 +477,7 @@ def _shown(value: str) -> str | None:
 
 
 def structure_words(inside: Sequence[str], outside: Sequence[str]) -> str | None:
-    r"""Describe how the structures ``inside`` differ from those ``outside``.
-
-    Returns None unless they differ in a key or in the order of keys.
-    """
+    r"""Describe how two sets of structures differ in a key or the order of keys, or None."""
     if not inside or not outside:
         return None
     mine, others = ([_KEY.findall(text) for text in texts] for texts in (inside, outside))
@@ -549,10 +539,7 @@ class Table:
 
 
 def joined(tables: Sequence[Table]) -> Table:
-    r"""Concatenate the rows of tables with the same schema.
-
-    Narrower tables are filled with absent cells.
-    """
+    r"""Concatenate the rows of tables with one schema, padded to the width of the widest."""
     if len(tables) == 1:
         return tables[0]
     width = max(table.width for table in tables)

@@ -61,9 +61,7 @@ class Objects:
     _token: int = field(default_factory=lambda: secrets.randbits(_TOKEN))
 
     def number(self, value: Any, text: str, which: str | Name) -> int:
-        r"""The number of an object. Objects of one class with the same identity have the same
-        number.
-        """
+        r"""The number of an object; objects of one class and identity have the same number."""
         kind = type(value)
         # The default repr is only an address.
         address, own = getattr(kind, "__repr__", None) is object.__repr__, _own(value)

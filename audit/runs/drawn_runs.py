@@ -106,9 +106,7 @@ class DrawnRuns:
         return self.forms.get((pair, None), _PLAIN)
 
     def outputs(self, pair: int = 0) -> Outputs:
-        r"""The raw outputs on a pair of datasets, in run order; those of a program are lines of
-        text.
-        """
+        r"""The outputs on a pair of datasets in run order; lines of text for a program."""
         return concatenate([kept.outputs for kept in self.blocks if kept.block.pair == pair])
 
     def worlds(self, pair: int = 0) -> NDArray[np.bool_]:
@@ -118,7 +116,7 @@ class DrawnRuns:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        r"""The context :func:`audit.outputs.call_guard.reading`, with the audit's time limit.
+        r"""The context :func:`audit.outputs.call_guard.reading` with this audit's time limit.
 
         It also redirects standard output to standard error.
         """

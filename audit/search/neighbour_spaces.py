@@ -84,10 +84,7 @@ class Space(ABC):
         ...
 
     def mutate(self, pair: DatasetPair, rng: np.random.Generator) -> DatasetPair:
-        r"""Change ``pair`` slightly, to another pair of this space.
-
-        If no such pair is found, a random pair is returned.
-        """
+        r"""Return a pair that differs slightly from ``pair``, or a random pair if none is found."""
         for _ in range(_ATTEMPTS):
             found = self._step(pair, rng)
             if key(found) != key(pair) and self.neighbours(*found):
@@ -221,7 +218,7 @@ def _signs(size: int) -> Iterator[_Point]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vectors(_Grid):
-    r"""Answers to ``size`` queries; neighbours differ by at most ``amount`` in the norm ``norm``."""
+    r"""Vectors of ``size`` answers; neighbours differ by at most ``amount`` in ``norm``."""
 
     amount: int
     norm: Norm

@@ -66,17 +66,14 @@ _RUN_SLACK: Final = 2.0**-44
 class EProcess(Watched):
     r"""The state of a sequential test of one (epsilon, delta) point, or of all points of a curve.
 
-    The test statistic is the wealth of bets on the dataset of each run, averaged over the bets and
-    the claimed points. It is an e-process: if the claim holds, the wealth ever reaches 1/alpha with
-    probability at most alpha. Instances are frozen, and :meth:`update` returns the next state. The
-    state depends on the runs, but not on how they are divided into updates.
-
-    - ``path``: ``path[t-1]`` is the logarithm of the wealth after t runs;
-    - ``rule``: the guessing rule. It is learned again at each *look*, that is, whenever the number
-      of runs is in :data:`audit.claims.LOOKS`;
-    - ``trials``: the results of the guesses between consecutive looks;
-    - ``pending``: the runs since the last look;
-    - ``isotonic``: passed to :func:`audit.statistical_tests.choose_event.learn_rule`.
+    The test bets on the dataset of each run. Its wealth, averaged over bets and claimed points,
+    ever reaches 1/alpha with probability at most alpha if the claim holds (an e-process).
+    ``path[t-1]`` is the logarithm of the wealth after t runs. The guessing ``rule`` is learned
+    again at each *look*, that is, when the number of runs is in :data:`audit.claims.LOOKS`.
+    ``trials`` contains the results of the guesses between looks, and ``pending`` the runs since the
+    last look. ``isotonic`` is passed to :func:`audit.statistical_tests.choose_event.learn_rule`.
+    Instances are frozen, and :meth:`update` returns the next state, which does not depend on the
+    division of runs into updates.
     """
 
     claims: tuple[tuple[float, float], ...]
@@ -90,9 +87,7 @@ class EProcess(Watched):
 
     @property
     def seen(self) -> Tally:
-        r"""How often each output occurred in all runs so far, including the runs since the last
-        look.
-        """
+        r"""How often each output occurred in all runs so far, on each dataset."""
         return reduce(lambda tally, part: tally.add(*part), self.pending, self.tally)
 
     @property
@@ -213,8 +208,7 @@ def watch(epsilon: RationalLike, delta: RationalLike = 0, *, isotonic: bool = Fa
 def watch_curve(
     claims: Iterable[tuple[RationalLike, RationalLike]], *, isotonic: bool = False
 ) -> EProcess:
-    r"""Start a sequential test of the claim that (epsilon, delta)-DP holds for all points
-    ``claims``.
+    r"""Start a sequential test of the claim that (epsilon, delta)-DP holds at all points.
 
     The test uses the average of the e-processes of the points, which is also an e-process.
     """
@@ -236,8 +230,7 @@ def watch_curve(
 
 
 def log_mean(logs: Floats, log_weights: Floats) -> Floats:
-    r"""The logarithm of sum_i w_i e^(logs_i), where the index i runs over the first axis of
-    ``logs``.
+    r"""The logarithm of sum_i w_i e^(logs_i), where i runs over the first axis of ``logs``.
 
     ``log_weights`` are the logarithms of the weights w_i. An entry nan of ``logs`` counts as -inf.
     """

@@ -1,20 +1,19 @@
 r"""Learn from earlier runs which dataset (A or B) to guess from an output.
 
 All outputs are divided into *cells*: intervals of numbers, and single labels
-(:mod:`audit.statistical_tests.event`). A *rule* is learned from earlier runs. For each epsilon of a
-claim, the rule selects cells, and in each selected cell it guesses dataset A or dataset B. It does
-not guess in the other cells. The rule may depend on earlier runs in any way, so it affects the
-power of the test, but never its validity (``docs/proofs/audit_tests.md``).
+(:mod:`audit.statistical_tests.event`). A *rule*, learned from earlier runs, selects cells for each
+epsilon of a claim. In each selected cell it guesses dataset A or dataset B, and in the others it
+makes no guess. The rule may depend on earlier runs in any way: it affects the power of the test,
+but never its validity (``docs/proofs/audit_tests.md``).
 
-A rule stores these numbers for each cell. They are positive for guesses of B and negative for
-guesses of A:
+A rule has these numbers for each cell, which are positive for B and negative for A:
 
 - ``lean``: the learned log-odds of dataset B;
-- *reaches*: let p be a Clopper-Pearson lower bound on the probability of a right guess in the cell.
-  The absolute value of the reach is the epsilon with e^epsilon/(1 + e^epsilon) = p. The error
-  probability of the bound is 0.1 or 0.003.
+- *reaches*: let p be a Clopper-Pearson lower bound on the probability of a right guess in the cell,
+  at level 0.1 or 0.003. The absolute value of the reach is the epsilon with e^epsilon/(1 +
+  e^epsilon) = p.
 
-A rule contains several *experts*. An expert selects cells by one of these numbers.
+A rule contains several *experts*. Each expert selects cells by one of these numbers.
 """
 
 from __future__ import annotations
@@ -77,13 +76,11 @@ class Expert:
 
     The expert assigns to each cell a *reach*, which estimates the largest epsilon that guesses in
     this cell can refute (see the module docstring). ``order`` contains the cells with a positive
-    reach, by increasing reach. The expert guesses in the cells ``order[cut:]``, where the index
-    ``cut`` depends on epsilon. All these cells have a reach above epsilon:
-
-    - if ``promise`` is None, these are all cells with a reach above epsilon;
-    - otherwise ``cut`` maximises the predicted score sum(n (rate - q)) / sqrt(sum n). So a few
-      cells that distinguish the datasets well are not diluted by many cells with a reach just above
-      epsilon.
+    reach, by increasing reach. The expert guesses in the cells ``order[cut:]``, all of which have a
+    reach above epsilon. If ``promise`` is None, these are all cells with a reach above epsilon.
+    Otherwise the index ``cut`` maximises the predicted score sum(n (rate - q)) / sqrt(sum n), so
+    that many cells with a reach just above epsilon do not dilute a few that distinguish the
+    datasets well.
 
     Both sums are over the cells with a guess; n is the number of past runs in a cell, rate is the
     predicted fraction of right guesses in the cell, and q = e^epsilon/(1 + e^epsilon). ``seen[i]``
@@ -102,12 +99,7 @@ class Expert:
 
     @classmethod
     def of(cls, signed: Floats, past: Integers, rate: Floats | None = None) -> Expert:
-        r"""Build an expert from three numbers for each cell.
-
-        ``signed`` contains the reaches, positive for guesses of dataset B and negative for A.
-        ``past`` contains the numbers of past runs, and ``rate`` the predicted fractions of right
-        guesses.
-        """
+        r"""Build an expert from the signed reach, past runs and predicted accuracy of each cell."""
         order = np.flatnonzero(signed)
         order = order[np.argsort(np.abs(signed[order]), kind="stable")]
         toward_b, runs = signed[order] > 0, past[order].astype(np.float64)
@@ -149,10 +141,10 @@ class Expert:
         return found
 
     def promised(self, cuts: Integers, q: Floats) -> Floats:
-        r"""The predicted number of right guesses beyond a fraction ``q`` of the guesses.
+        r"""The predicted number of right guesses in ``order[cuts:]`` beyond a fraction ``q`` of
+        them.
 
-        The result is in standard deviations, for an expert that guesses in the cells
-        ``order[cuts:]``. It is nan for an expert without predictions.
+        The result is in standard deviations, and nan for an expert without predictions.
         """
         if self.promise is None:
             return np.full(len(cuts), np.nan)
@@ -161,11 +153,7 @@ class Expert:
         return beyond / np.sqrt(np.maximum(seen * q * (1.0 - q), _LEAST_SPREAD))
 
     def sums(self, counts: Integers) -> tuple[Integers, Integers]:
-        r"""For new runs, the numbers of right and of wrong guesses in the cells ``order[i:]``, for
-        each i.
-
-        ``counts`` contains the numbers of new runs in each cell, with shape (2, cells).
-        """
+        r"""For new runs, the numbers of right and wrong guesses in ``order[i:]``, for each i."""
         world_a, world_b = counts[:, self.order]
         return (
             _from_here_on(np.where(self.toward_b, world_b, world_a)),
@@ -197,13 +185,9 @@ class ThresholdFamily:
     def odds(self) -> tuple[Floats, Floats, Floats, Floats]:
         r"""Four versions of the log-odds of dataset B in each cell of outputs.
 
-        In order:
-
-        - the learned log-odds;
-        - the learned log-odds in the cells of labels and of unusually frequent numbers, and 0
-          elsewhere;
-        - conservative log-odds: the signed reaches of the expert "strict 0.1";
-        - more conservative log-odds: the signed reaches of the expert "best cut 0.003".
+        They are the learned log-odds; the same, but 0 except for labels and unusually frequent
+        numbers; and two conservative versions, the signed reaches of the experts "strict 0.1" and
+        "best cut 0.003".
         """
         alone = np.ones(len(self.lean), dtype=np.bool_)
         alone[: self.cells.intervals] = self.cells.alone
@@ -216,25 +200,21 @@ class ThresholdFamily:
 
 
 def learn_rule(tally: Tally, *, isotonic: bool = False) -> ThresholdFamily:
-    r"""Learn from earlier runs how to guess the dataset of a run from its output.
+    r"""Learn from earlier runs (``tally``) how to guess the dataset of a run from its output.
 
-    ``tally`` contains the counts of the earlier outputs. If ``isotonic``, larger numbers indicate
-    dataset B (as for a learned score), and the learned odds do not decrease from one interval to
-    the next.
+    If ``isotonic``, larger numbers indicate dataset B (as for a learned score), and the learned
+    odds do not decrease from one interval to the next.
 
-    Labels and unusually frequent numbers have their own cells. All intervals of numbers are the
+    Labels and unusually frequent numbers have their own cells. The intervals of numbers are the
     leaves of a binary tree, in numerical order. At each node, the rate of dataset B is shrunk
-    towards the rate at the parent node. The shrinkage is weaker if sibling nodes differ more, and
-    there is hardly any if a node differs from its parent by more than three standard deviations.
-    The rate of a label is shrunk towards 1/2 in the same way.
+    towards that of the parent node, less if siblings differ more. A node *departs* from its parent
+    if their rates differ by more than three standard deviations; then there is hardly any
+    shrinkage. The rate of a label is shrunk towards 1/2 in the same way.
 
-    The *reach* of a cell is a bound on the epsilon that guesses in this cell can refute (see the
-    module docstring). A node that differs from its parent by more than three standard deviations
-    has its own reach. Any other node takes the parent's reach if that is larger or points to the
-    other dataset.
-
-    The expert "zero cut" guesses in every cell by the sign of the log-odds. All other experts guess
-    only in cells with a reach above epsilon. The expert "best cut 0.1" also uses the reaches of
+    The reach of a cell (see the module docstring) bounds the epsilon that guesses in it can refute.
+    A node that does not depart takes its parent's reach if that is larger or points to the other
+    dataset. The expert "zero cut" guesses in every cell by the sign of the log-odds. The other
+    experts guess only in cells with a reach above epsilon. "best cut 0.1" also uses the reaches of
     half-lines, which are the best events if the likelihood ratio is monotone.
     """
     cells = tally.cells()
@@ -361,10 +341,7 @@ class Trial:
         return self.cast(expert, self.rule.experts[expert].cuts(epsilons))
 
     def cast(self, expert: int, cuts: Integers) -> Votes:
-        r"""Count the right and wrong guesses of an expert, for each of several ``cuts``.
-
-        For a cut, the expert guesses in the cells ``order[cut:]`` (:class:`Expert`).
-        """
+        r"""Count an expert's right and wrong guesses in ``order[cut:]`` for each of the cuts."""
         one = self.rule.experts[expert]
         if expert not in self.sums:
             self.sums[expert] = one.sums(self.counts)
@@ -373,12 +350,10 @@ class Trial:
         return Votes(right=right[cuts], wrong=wrong[cuts], sides=sides)
 
     def witness(self, expert: int, epsilon: float) -> Witness | None:
-        r"""The event on which an expert's guesses at ``epsilon`` rest, or None if there are no
-        guesses.
+        r"""The event on which an expert's guesses at ``epsilon`` rest, or None if there are none.
 
-        There are two candidates: the set of outputs for which the expert guesses A, and the set for
-        which it guesses B. The one with the larger margin is returned. Both are fixed by earlier
-        runs.
+        This is the set of outputs for which the expert guesses A, or the set for which it guesses
+        B, whichever has the larger margin. Both sets are fixed by earlier runs.
         """
         guesses = self.rule.experts[expert].guesses(epsilon)
         cells, counts, integral = self.rule.cells, self.counts, self.integral
@@ -394,18 +369,13 @@ def follow(
 ) -> tuple[list[Votes], list[Integers]]:
     r"""Guess in each block of runs like the expert that scored best in earlier blocks.
 
-    ``views`` contains the results of several features on the same runs, block by block. The experts
-    of all views are candidates. Returns two lists with one entry per block: the counts of right and
-    wrong guesses, and the index of the chosen expert among the experts of all views.
-
-    The score of an expert is the sum of three terms, in standard deviations:
-
-    - its number of right guesses beyond the maximum that the claim allows;
-    - half of its predicted excess, which is limited to the observed excess plus 2;
-    - a head start, which depends on the expert.
-
-    There are no guesses in blocks that end within the first twentieth of the runs, because too
-    little is known before them.
+    ``views`` contains the results of several features on the same runs, block by block, and the
+    experts of all of them are candidates. Returns, for each block, the counts of right and wrong
+    guesses, and the index of the chosen expert. The score of an expert is the sum of three terms:
+    the excess of its right guesses over the claim's maximum, in standard deviations; half of its
+    predicted excess, which is limited to the observed excess plus 2; and a head start. There are no
+    guesses in blocks that end within the first twentieth of the runs, because too little is known
+    before them.
     """
     q, each = special.expit(epsilons), np.arange(len(epsilons))
     beyond, spread = np.zeros((1, len(epsilons))), np.zeros((1, len(epsilons)))

@@ -2,11 +2,8 @@ r"""Baseline methods: lower bounds on epsilon from threshold events and from one
 
 Let P and Q be the output distributions on the two datasets. If the mechanism is (epsilon,
 delta)-DP, then P(S) <= e^epsilon Q(S) + delta for every event S. So the bounds p <= P(S) and q >=
-Q(S) together imply epsilon >= ln((p - delta)/q).
-
-Three of the methods do not give valid confidence bounds and serve for comparison: ``plug_in`` uses
-frequencies as probabilities, ``bayes`` is a credible bound, and ``gaussian_dp`` holds only for one
-family of mechanisms.
+Q(S) together imply epsilon >= ln((p - delta)/q). For comparison, there are three methods without
+valid bounds: ``plug_in``, ``bayes`` and ``gaussian_dp``.
 """
 
 from __future__ import annotations
@@ -41,9 +38,7 @@ _MOST_THRESHOLDS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineParameters:
-    r"""The parameters of the baseline methods: delta (rounded up), alpha (rounded down), and the
-    seed.
-    """
+    r"""The parameters of the baselines: delta (rounded up), alpha (rounded down), and seed."""
 
     delta: float
     alpha: float
@@ -111,8 +106,7 @@ class Scores:
     def counts(self, thresholds: Floats) -> Iterator[Counts]:
         r"""Yield the counts of four events at all thresholds t.
 
-        In order: "score <= t" and "score > t" as indications of dataset A, then the same two events
-        as indications of dataset B.
+        The events are "score <= t" and "> t" as signs of dataset A, then the same as signs of B.
         """
         sides = [np.sort(self.numbers[self.worlds == world]) for world in (False, True)]
         below = [np.searchsorted(side, thresholds, side="right") for side in sides]
@@ -146,8 +140,8 @@ def _bounded(counts: Counts, delta: float, level: float) -> Floats:
 def chosen_event(scores: Scores, parameters: BaselineParameters) -> Counts | None:
     r"""Choose a threshold event on a random half of the runs, and count it in the other half.
 
-    The chosen event gives the largest bound on epsilon in the first half. Returns None if there are
-    fewer than two runs.
+    The event has the largest bound on epsilon in the first half. None if there is only one run or
+    none.
     """
     order = parameters.generator.permutation(len(scores.numbers))
     train, test = scores.part(order[: len(order) // 2]), scores.part(order[len(order) // 2 :])
@@ -293,10 +287,7 @@ def gaussian_dp(scores: Scores, parameters: BaselineParameters) -> float:
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    r"""The least epsilon at ``delta`` for N(0, 1) against N(mu, 1), rounded down.
-
-    The result is infinite at delta = 0.
-    """
+    r"""The least epsilon at ``delta`` for N(0, 1) against N(mu, 1), rounded down."""
     if mu <= 0.0:
         return 0.0
     if delta == 0.0:
@@ -314,9 +305,9 @@ r"""The inverse of the fraction of runs that are guessed at each end of the scor
 def one_run(scores: Scores, parameters: BaselineParameters) -> float:
     r"""Test guesses as in a one-run audit, with the runs in place of canaries.
 
-    One dataset is guessed for the lowest tenth of the outputs, and the other dataset for the
-    highest tenth. Valid: both assignments of the datasets are tested, each at level alpha/2. The
-    bound is the largest rejected epsilon.
+    One dataset is guessed for the lowest tenth of the outputs, and the other for the highest tenth.
+    Valid: both assignments are tested, each at level alpha/2. The bound is the largest rejected
+    epsilon.
     """
     canaries = len(scores.numbers)
     end = canaries // GUESSED
@@ -354,11 +345,7 @@ class Baseline(NamedTuple):
         alpha: RationalLike = "0.05",
         seed: int,
     ) -> float:
-        r"""The lower bound on epsilon from these outputs.
-
-        ``worlds`` contains the dataset of each run (True for B); ``seed`` determines the random
-        splits.
-        """
+        r"""The lower bound on epsilon; ``seed`` determines the random splits of the runs."""
         return self.bound(Scores.read(outputs, worlds), BaselineParameters.read(delta, alpha, seed))
 
 
@@ -392,10 +379,7 @@ _NOT_NUMBERS: Final = "does not apply to these outputs: not all of them are fini
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineFinding:
-    r"""The lower bound on epsilon that one baseline method found.
-
-    ``epsilon_lower`` is None if the method does not apply to the outputs.
-    """
+    r"""The result of one baseline; ``epsilon_lower`` is None if the outputs are not numbers."""
 
     name: str
     epsilon_lower: float | None
@@ -423,10 +407,7 @@ def compare(
     alpha: RationalLike = "0.05",
     seed: int,
 ) -> tuple[BaselineFinding, ...]:
-    r"""The bounds of several baseline methods on the same runs.
-
-    Each bound has error probability alpha by itself; together they may have a larger one.
-    """
+    r"""The bounds of the named baselines on the same runs, each at level alpha by itself."""
     chosen = baseline_names(names)
     parameters = BaselineParameters.read(delta, alpha, seed)
     labelled = bool((read(outputs).codes >= 0).any())

@@ -44,10 +44,7 @@ class Labels:
         return (self.names[code] for code in self.codes.tolist())
 
     def add(self, names: Sequence[str | Name], codes: Integers) -> tuple[Labels, Integers]:
-        r"""Add the distinct labels ``names[codes]``.
-
-        Returns all labels, and the number of each added label.
-        """
+        r"""Add the labels ``names[codes]``. Returns all labels, and the numbers of those added."""
         if not len(codes):
             return self, codes
         if self.known is None and (names is self.names or not len(self)):
@@ -136,8 +133,8 @@ class Tally:
     def rare(self, least: float) -> float:
         r"""The fraction of runs whose output is a label that occurred fewer than ``least`` times.
 
-        A label is an output that is not a number. The fraction is computed on each of the two
-        datasets, and the larger one is returned.
+        A label is an output that is not a number. The larger fraction of the two datasets is
+        returned.
         """
         few = self.label_counts.sum(axis=0) < least
         runs = self.number_counts.sum(axis=1) + self.label_counts.sum(axis=1)
@@ -147,8 +144,8 @@ class Tally:
     def looked_at(self) -> int:
         r"""The number of runs that can help to choose an event that distinguishes the datasets.
 
-        These are the runs whose output is a number, or is a label that also occurred in an earlier
-        run. If all outputs are equal, the result is 0.
+        Their output is a number, or a label that occurred before. The result is 0 if all outputs
+        agree.
         """
         if len(self.numbers) + len(self.labels) < 2:
             return 0
@@ -233,10 +230,10 @@ class Cells:
     labels.
 
     The intervals are ``[cuts[i-1], cuts[i])``. ``counts``, of shape (2, cells), contains the
-    numbers of training runs in each cell. ``alone`` marks each interval that consists of a single,
-    unusually frequent number. Three fields only affect the description of an event: ``after[i]``
-    (whether cut i lies just above a frequent number), ``integral`` (whether all numbers are
-    integers), and ``zeros`` (whether both 0.0 and -0.0 occurred).
+    numbers of training runs. ``alone`` marks each interval that is a single, unusually frequent
+    number. The fields ``after`` (whether a cut lies just above a frequent number), ``integral``
+    (whether all numbers are integers) and ``zeros`` (whether 0.0 and -0.0 occurred) only affect the
+    description of events.
     """
 
     cuts: NumberLine
@@ -253,10 +250,7 @@ class Cells:
         return len(self.cuts) + 1
 
     def ends(self, *, integral: bool) -> list[float]:
-        r"""The boundaries between the intervals, as floats.
-
-        If ``integral``, a boundary just above an integer is replaced by the next integer.
-        """
+        r"""The boundaries between intervals; if ``integral``, they are integers."""
         behind = self.cuts.listed() if self.cuts.form is None else ()
         shift = [float(integral and place.behind) for place in behind] or [0.0] * len(self.cuts)
         return [end + by for end, by in zip(self.cuts.as_floats().tolist(), shift, strict=True)]
@@ -272,7 +266,6 @@ class Cells:
         return cells
 
     def count(self, reading: Reading, worlds: NDArray[np.bool_]) -> Integers:
-        r"""The numbers of runs in each cell: shape (2, cells), with row 0 for dataset A."""
         return _counts(self.locate(reading), worlds, self.counts.shape[1])
 
     def pieces(
@@ -334,30 +327,21 @@ def _stretches(chosen: NDArray[np.bool_]) -> list[slice]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    r"""An event: the set of all outputs in the ``chosen`` cells.
-
-    ``integral`` states that all numbers so far are integers.
-    """
+    r"""An event: all outputs in the chosen cells. ``integral``: all numbers so far are integers."""
 
     cells: Cells
     chosen: NDArray[np.bool_]
     integral: bool
 
     def words(self, of: str = "output") -> str:
-        r"""Describe the event in words, where ``of`` is the name of the output.
-
-        Numbers of equal value are ordered by their written form, with -0.0 before 0.
-        """
+        r"""Describe the event in words, with ``of`` as the name of the output."""
         pieces = self.cells.pieces(self.chosen, integral=self.integral, of=of)
         found = wording([words for words, _ in pieces], of)
         zeros = self.cells.zeros and self.chosen[self.cells.cuts.search(self.cells.cuts.zeros)]
         return found if np.all(zeros) or not np.any(zeros) else f"{found} (where -0.0 < 0.0)"
 
     def spans(self) -> list[tuple[float, float]]:
-        r"""The intervals of numbers in the event, as pairs of floats (low, high), for a plot.
-
-        An interval contains the numbers x with low <= x < high.
-        """
+        r"""The intervals low <= x < high of numbers in the event, as floats for a plot."""
         ends = [-math.inf, *self.cells.ends(integral=self.integral), math.inf]
         chosen = self.chosen[: self.cells.intervals]
         return [(ends[each.start], ends[each.stop]) for each in _stretches(chosen)]
@@ -397,9 +381,6 @@ class Witness(Facts):
 
     @classmethod
     def counted(cls, event: Event, counts: Integers, world: Literal["A", "B"]) -> Witness:
-        r"""The witness of an event that indicates ``world``, from counts of runs, of shape (2,
-        cells).
-        """
         inside, runs = counts[:, event.chosen].sum(axis=1).tolist(), counts.sum(axis=1).tolist()
         return cls(
             event=event.words(), where=event, world=world,
@@ -408,20 +389,13 @@ class Witness(Facts):
 
     @property
     def margin(self) -> float:
-        r"""How much more often the event occurred on the dataset that it indicates than on the
-        other.
-
-        The difference of the two counts is divided by its standard deviation.
-        """
+        r"""How much more often the event occurred on one dataset, in standard deviations."""
         beyond = self.inside_b - self.inside_a
         total = self.inside_b + self.inside_a
         return (beyond if self.world == "B" else -beyond) / math.sqrt(total + 1)
 
     def through(self, feature: str | None) -> Witness:
-        r"""The same witness, described as an event of the values of ``feature``.
-
-        If ``feature`` is None, it is described as an event of the output itself.
-        """
+        r"""The same witness, described as an event of the values of the named feature."""
         if self.where is None:
             return self
         words = (self.score or {}).get("words") or _label_words(feature, self.where, self.world)
@@ -477,9 +451,9 @@ def witness_of(
 ) -> Witness | None:
     r"""The event that the output is in a chosen cell, with its counts in later runs.
 
-    ``counts``, of shape (2, cells), contains the numbers of later runs in each cell. The event
-    includes at most twelve of the chosen labels and blocks of adjacent intervals: those with the
-    most earlier runs. Returns None if no earlier run was in any chosen cell.
+    ``counts``, of shape (2, cells), contains the numbers of later runs. Only the twelve chosen
+    labels or blocks of adjacent intervals with the most earlier runs form the event. Returns None
+    if no earlier run was in any chosen cell.
     """
     past = cells.counts.sum(axis=0)
     known = chosen & (past > 0)

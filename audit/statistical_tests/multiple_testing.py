@@ -1,21 +1,18 @@
 r"""Test one claim with many tests (points, dataset pairs and features) at one significance level.
 
-A *pair* consists of two neighbouring datasets. A *view* is one feature, evaluated on the runs of
-one pair (:class:`View`). For each view, rules that guess the dataset are learned from earlier runs.
-The same guesses test every (epsilon, delta) point of the claim. So a test is given by a view and a
-claimed point. There are two kinds of tests:
+A *pair* consists of two neighbouring datasets, and a *view* is one feature on the runs of one pair.
+For each view, rules that guess the dataset are learned from earlier runs, and the same guesses test
+every claimed point (epsilon, delta). There are two kinds of tests:
 
     :func:`gather_views`   the number of runs is fixed beforehand: p-values, combined by Holm's
                            method
     :func:`watch_views`    the test may stop after any run: wealths, combined by their mean
 
 For both, :func:`weigh` returns the result of every test and selects the one to report. If a pair
-has several views and the number of runs is fixed, there is an additional test for the pair: its
-*leader*, which gets most of the level. In each block of runs, the leader copies the guesses of the
-view and expert (:mod:`audit.statistical_tests.choose_event`) that did best on earlier blocks.
-
-With one view and one point, the result is that of a single test. Statement and proof:
-``docs/proofs/audit_tests.md``.
+has several views and the number of runs is fixed, an additional test, the *leader* of the pair,
+gets most of the level. In each block of runs, it copies the guesses of the view and expert
+(:mod:`audit.statistical_tests.choose_event`) that did best on earlier blocks. With one view and one
+point, the result is that of a single test. Proof: ``docs/proofs/audit_tests.md``.
 """
 
 from __future__ import annotations
@@ -103,17 +100,13 @@ def weigh(
 ) -> Weighed:
     r"""Combine all tests of a claim: it is refuted if any claimed point is refuted by any test.
 
-    ``family`` contains the evidence of the tests. In the result,
-
-    - ``outcomes`` contains the outcome of every test, with those of the leaders after those of all
-      views. An outcome is marked ``refuted`` at the level of the whole audit: the probability that
-      any true claim is marked is at most alpha;
-    - the bounds ``epsilon_lower`` hold together with probability 1 - alpha, because each is
-      computed at the test's share of alpha, divided by the number of distinct deltas;
-    - ``resolution`` is the largest resolution of a view (:func:`resolution_of`).
-
-    ``models`` contains the models of each view, which describe the event of a learned score. The
-    choice of views must not depend on their runs.
+    ``family`` contains the evidence. An outcome is marked ``refuted`` at the level of the whole
+    audit: the probability that any true claim is marked is at most alpha. The bounds
+    ``epsilon_lower`` hold together with probability 1 - alpha, because each is computed at the
+    test's share of alpha, divided by the number of distinct deltas. The outcomes of leaders (see
+    the module docstring) follow those of all views. ``resolution`` is the result of
+    :func:`resolution_of`. ``models`` contains the models of each view, which describe the event of
+    a learned score. The choice of views must not depend on their runs.
     """
     level, points = rational("alpha", alpha), family.claim.points
     found = family.judged(level)
@@ -235,8 +228,7 @@ class FixedFamily:
         r"""The lower confidence bound on epsilon from one test (a view or a leader).
 
         Its error probability is the test's share of ``level``, divided by the number of distinct
-        deltas of the claim. For a leader, the scan for the bound starts at the largest bound of the
-        views that the leader may copy.
+        deltas. For a leader, the scan starts at the largest bound of the views that it may copy.
         """
         if (key := (test, delta, level)) not in self._lower:
             views = self.followed[test] if test >= len(self.learned) else ()
@@ -260,10 +252,9 @@ class FixedFamily:
         )
 
     def witness(self, test: int, place: int, share: Fraction) -> tuple[int, Witness | None]:
-        r"""The index of a view, and an event of this view that is evidence against a claimed point.
+        r"""The event that is the evidence of a test against a claimed point, and its view's index.
 
-        For a leader, this is the view whose guesses the leader copied in the block where the event
-        is counted. ``place`` is the index of the point.
+        For a leader, the view is the one that the leader copied in the block of the event.
         """
         at = self.claim.points[place].exact
         view, found = self.evidence[test].followed(*at, spend=share / BERGER_BOOS_SHARE)
@@ -364,10 +355,9 @@ class FamilyProcess(Watched):
     - ``learned``: whether the feature is a learned score;
     - ``processes``: the evidence of the view for all claimed points.
 
-    ``path[t-1]`` is the logarithm of the mean wealth after t runs, counted over all pairs. A run
-    counts once, even if several features are applied to it. ``peak`` contains the block of runs in
-    which the mean was largest, and the number of runs in this block up to the maximum. It is None
-    if the mean never exceeded 1.
+    ``path[t-1]`` is the logarithm of the mean wealth after t runs on all pairs together. A run
+    counts once, even if several features are applied to it. ``peak`` is the block in which the mean
+    was largest, and the number of its runs up to the maximum, or None if the mean never exceeded 1.
     """
 
     claim: Claim | CurveClaim
@@ -379,11 +369,7 @@ class FamilyProcess(Watched):
     peak: tuple[_Block, int] | None = None
 
     def through(self, pair: int, other: FamilyProcess) -> FamilyProcess:
-        r"""Return this state, with the views of a pair replaced by those of ``other``.
-
-        The total weight of the pair does not change. Raises :class:`InvalidParameter` if the pair
-        already has runs.
-        """
+        r"""Replace the features of a pair that has no runs yet by those of ``other``."""
         mine = [i for i, (own, _) in enumerate(self.tests) if own == pair]
         if any(self.processes[i].runs for i in mine):
             raise InvalidParameter(
@@ -460,10 +446,9 @@ class FamilyProcess(Watched):
         return self.processes[view].tested
 
     def lower(self, test: int, delta: Fraction, level: Fraction) -> float:
-        r"""The lower confidence bound on epsilon from one view.
+        r"""The lower confidence bound on epsilon from one view, at its share of ``level``.
 
-        Its error probability is the view's share of ``level``, divided by the number of distinct
-        deltas of the claim.
+        The share is also divided by the number of distinct deltas of the claim.
         """
         own = level * self.parts[test] / len({point.exact[1] for point in self.claim.points})
         return self.processes[test].epsilon_lower(own, delta)

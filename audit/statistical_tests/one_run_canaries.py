@@ -101,10 +101,7 @@ def _densest(guesses: int, right: int, odds: arb, mass: arb) -> arb:
 
 
 def largest_rejected(rejected: Callable[[float], bool], *, most: float = LARGEST) -> float:
-    r"""The largest parameter in [0, ``most``] that is rejected, found by bisection.
-
-    The result is 0.0 if 0 is not rejected.
-    """
+    r"""The largest rejected parameter in [0, ``most``], or 0.0 if 0 is not rejected."""
     if not rejected(0.0):
         return 0.0
     if rejected(most):
@@ -199,11 +196,10 @@ def _at(line: LossLine, inside: float) -> float:
 def curve_p_value(
     canaries: int, guesses: int, right: int, lines: tuple[LossLine, ...], *, least: float = 1e-12
 ) -> float:
-    r"""An upper bound on the probability that at least ``right`` of the ``guesses`` are right.
+    r"""An upper bound on P(at least ``right`` of the ``guesses`` are right), if the ``lines`` hold.
 
-    It holds for every mechanism that satisfies the linear inequalities ``lines``
-    (:func:`lines_of`). The bound is found by bisection, to within a factor e^0.001, and is at least
-    ``least``.
+    ``lines`` are inequalities (:func:`lines_of`). The bound is found by bisection, to within a
+    factor e^0.001, and is at least ``least``.
     """
     if not right or not curve_refuted(canaries, guesses, right, lines, 1.0 - _ROUNDING):
         return 1.0

@@ -92,13 +92,12 @@ _MOST_BLOCKS: Final = 64
 class Evidence:
     r"""The right and wrong guesses of all blocks of runs, from which every claim can be tested.
 
-    - ``trials``: for each block, the rule that was learned before it, and the counts of its
-      outputs;
-    - ``uniforms``: ``uniforms[j, i]`` in (0, 1] randomises the p-value of block j for expert i;
-    - ``tally``: the counts of the outputs of all runs;
-    - ``weights``: the experts' shares of the level; an expert without a share is not tested;
-    - ``beside``: for a leader, the trials of other features on the same blocks. The leader may copy
-      their experts as well, and then only the leader has a share of the level.
+    ``trials`` contains, for each block, the rule that was learned before it and the counts of its
+    outputs. ``uniforms[j, i]`` in (0, 1] randomises the p-value of block j for expert i. ``tally``
+    contains the counts of all runs. ``weights`` are the experts' shares of the level; an expert
+    without a share is not tested. For a leader, ``beside`` contains the trials of other features on
+    the same blocks. The leader may copy their experts as well, and only the leader then has a
+    share.
     """
 
     trials: tuple[Trial, ...]
@@ -134,11 +133,7 @@ class Evidence:
     def p_value(
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
     ) -> float:
-        r"""A p-value of the claim that the mechanism is (epsilon, delta)-DP, from all experts.
-
-        If the claim holds, the p-value is at most a with probability at most a, for all a in [0,
-        1].
-        """
+        r"""A p-value of (epsilon, delta)-DP: P(p <= a) <= a for all a in [0, 1] if it holds."""
         return min(1.0, *self._weighted(epsilon, delta, spend).values())
 
     def epsilon_lower(
@@ -148,13 +143,11 @@ class Evidence:
 
         If the mechanism is (epsilon, delta)-DP, the bound exceeds epsilon with probability at most
         ``alpha``. All points of :data:`GRID` are tested from below. The bound is the point just
-        below the first one that is not rejected, or 0.0 if the first point of the grid is not
-        rejected. The bound is wrong only if one particular test errs: that of the first grid point
-        at or above the true epsilon. Therefore the bound may be compared with any claim, even one
-        chosen afterwards.
-
-        ``known`` is another lower bound, at which the scan starts. If ``known`` is at most the true
-        epsilon, the returned bound is wrong with probability at most alpha.
+        below the first one that is not rejected, or 0.0 if there is none. The bound may be compared
+        with any claim, even one chosen afterwards, because it is wrong only if one particular test
+        errs: that of the first grid point at or above the true epsilon. ``known`` is another lower
+        bound, at which the scan starts. If ``known`` is valid, the returned bound is wrong with
+        probability at most alpha.
         """
         level = round_down(rational_in("alpha", alpha, "(0, 1)"))
         rate = read_claim(0, delta)[1]
@@ -287,10 +280,7 @@ def gather(outputs: object, worlds: object, *, seed: int, isotonic: bool = False
 
 
 def block_ends(runs: int) -> list[int]:
-    r"""The numbers of runs after which the blocks end, in increasing order.
-
-    The first block only trains the first rule, and is not tested.
-    """
+    r"""The numbers of runs after which the blocks end; the first block is not tested."""
     ends = [runs]
     while ends[-1] / _BLOCK_GROWTH >= _FIRST_BLOCK:
         ends.append(int(ends[-1] / _BLOCK_GROWTH))
@@ -342,9 +332,7 @@ def _tail(score: Floats) -> Floats:
 
 
 def read_claim(epsilon: RationalLike, delta: RationalLike) -> tuple[float, float]:
-    r"""Parse epsilon and delta as floats, both rounded up.
-
-    The rounded claim is weaker than the exact one, so refuting it refutes the exact one.
+    r"""Parse epsilon and delta, rounded up: refuting the rounded claim also refutes the exact one.
 
     >>> read_claim("1/3", 0)[0] >= Fraction(1, 3)
     True
@@ -364,12 +352,10 @@ def resolution(
 ) -> float:
     r"""The least probability at which 95 of 100 audits detect an output that reveals its dataset.
 
-    Suppose that an output occurs with probability eta on one dataset, and never on the other. If
-    eta is at least the result, about 95 of 100 audits refute the claim. The result is a
-    conservative estimate, checked by simulation, and not a theorem, because the other outputs also
-    matter.
-
-    With N = runs, eta is the least value for which both of these probabilities are at least 0.975:
+    Such an output occurs with probability eta on one dataset, and never on the other. The result is
+    a conservative estimate of the least eta, checked by simulation. It is not a theorem, because
+    the other outputs also matter. With N = runs, eta is the least value for which both of these
+    probabilities are at least 0.975:
 
     - P(Bin(4N/9, eta/2) >= L): the expert "best cut 0.003" learns the output before the last two
       blocks;
@@ -384,10 +370,9 @@ def resolution(
     share of the level. L is at least ``crowd``, the count for which a number has its own cell.
     ``rare(count)`` is the fraction of runs whose output is a label that occurred fewer than
     ``count`` times (:class:`audit.statistical_tests.event.Tally`). A revealing event may consist of
-    labels that are too rare to be learned, so their fraction is added to eta.
-
-    The result is 1.0 if only an output that always occurs on one dataset would be detected. The
-    result is ``inf`` if no output would be detected, or if too many labels are rare.
+    labels that are too rare to be learned, so their fraction is added. The result is 1.0 if only an
+    output that always occurs on one dataset would be detected, and ``inf`` if no output would be
+    detected or the labels are too rare.
     """
     level = float(rational_in("alpha", alpha, "(0, 1)"))
     count = integer("runs", runs, at_least=0)

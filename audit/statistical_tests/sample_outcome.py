@@ -1,17 +1,14 @@
 r"""The verdict of a statistical audit: the outcome of each test, and whether it measured anything.
 
-A *view* is one feature, evaluated on the runs of one pair of datasets. To distinguish the datasets,
-the values must be numbers, which have an order, or must be repeated. If all values are equal, or if
-all are distinct and unordered, the test has no power, and passing it means nothing.
+A *view* is one feature, evaluated on the runs of one pair of datasets. A test can only distinguish
+the datasets if its values are numbers, which have an order, or are repeated. If all values are
+equal, or all are distinct and unordered, the test has no power, and passing it means nothing.
 
-Therefore the verdict follows these rules:
-
-- a view *misses* a run if its value occurred only once and has no order, or if the feature could
-  not read the output;
-- a view *measures nothing* if it misses more than half of its runs, or if there are too few runs to
-  refute the claim even if each run reveals its dataset;
-- if the claim is not refuted, and for some pair no view measured anything, the verdict is
-  "nothing_measured" (:func:`unmeasured_pairs`).
+Therefore verdicts, exit codes and assertions follow these rules. A view misses a run if its value
+occurred only once and has no order, or if the feature could not read the output. A view measures
+nothing if it misses more than half of its runs, or if there are too few runs to refute the claim
+even if each run reveals its dataset. If the claim is not refuted, and for some pair no view
+measured anything, the verdict is "nothing_measured" (:func:`unmeasured_pairs`).
 """
 
 from __future__ import annotations
@@ -102,9 +99,7 @@ class Coverage:
 
     @property
     def partial(self) -> bool:
-        r"""Whether the feature reads only a part of each output: a score, a column or the
-        structure.
-        """
+        r"""Whether the feature is a score, a column or the structure, and not the whole output."""
         return self.learned or (self.feature or "").startswith(("column:", "structure"))
 
     @property
@@ -164,10 +159,7 @@ def _unread(tally: Tally, feature: str | None) -> int:
 
 
 def unmeasured_pairs(coverage: Sequence[Coverage]) -> list[Coverage]:
-    r"""The pairs of datasets for which no feature measured anything.
-
-    Returns the coverage of the first feature of each such pair.
-    """
+    r"""For each pair on which no feature measured anything, the coverage of its first feature."""
     known = {each.pair for each in coverage if each.measured}
     first: dict[int, Coverage] = {}
     for each in coverage:
@@ -177,12 +169,12 @@ def unmeasured_pairs(coverage: Sequence[Coverage]) -> list[Coverage]:
 
 
 def unmeasured(coverage: Sequence[Coverage], *, several: bool) -> list[str]:
-    r"""Sentences about the views (features on pairs) that measured nothing, or not all outputs.
+    r"""Sentences about features that measured nothing, or missed more than 1% of the runs of a
+    pair.
 
-    There is one sentence for each view that measured nothing or missed more than 1% of its runs. An
-    exception applies to a pair for which a feature that reads a part of each output (a score, a
-    column or the structure) measured something. Its sentences are only about such features, and
-    only about those that measured something and missed runs.
+    If a feature that reads only a part of each output (:attr:`Coverage.partial`) measured something
+    on a pair, the only sentences for this pair are about such features that measured something and
+    missed more than 1% of its runs.
     """
     found = []
     parts = {each.pair for each in coverage if each.partial and each.measured}
@@ -225,11 +217,7 @@ def unresolved(coverage: Sequence[Coverage], warnings: Sequence[str] = ()) -> st
 
 
 def unseen(coverage: Sequence[Coverage]) -> str:
-    r"""Describe, in brackets, the outputs to which the audit's resolution does not apply.
-
-    The resolution is the least probability at which the audit would detect a revealing output. The
-    text is empty if the resolution applies to all outputs.
-    """
+    r"""Describe in brackets which outputs the resolution does not cover; "" if it covers all."""
     views = [each for each in coverage if not each.learned]
     kept = [each for each in views if each.measured]
     missing = len(views) - len(kept)
@@ -286,11 +274,7 @@ class Outcome(Facts):
 
 
 class Watched:
-    r"""The evidence of a sequential test: ``path[t-1]`` is the logarithm of the wealth after t
-    runs.
-
-    If the claim holds, the wealth ever reaches 1/alpha with probability at most alpha.
-    """
+    r"""A sequential test: ``path[t-1]`` is the logarithm of the wealth after t runs."""
 
     __slots__ = ()
 
@@ -349,11 +333,10 @@ class Weighed:
 def reported_row(outcomes: Sequence[Outcome], surest: int) -> int:
     r"""The index of the outcome that the report states.
 
-    ``surest`` is the index of the outcome with the strongest evidence against the claim. Candidates
-    are all outcomes with the same claimed point and the same verdict as that outcome. If they are
-    refuted, tests of values are preferred to tests of the floating-point representation, and tests
-    of time come last. Among the candidates that remain, the one with the largest lower bound on
-    epsilon is reported. This choice is valid because all bounds hold together
+    ``surest`` is the index of the outcome with the strongest evidence. Candidates are the outcomes
+    with the same claimed point and verdict. If they are refuted, tests of values are preferred to
+    tests of the floating-point representation, and tests of time come last. Of the remaining
+    candidates, the one with the largest bound is reported. All bounds hold together
     (``docs/proofs/audit_tests.md``).
     """
     causes = [*CAUSES]
@@ -387,10 +370,9 @@ def resolution_of(
     r"""The largest resolution of a view (a feature on the runs of one pair of datasets).
 
     The resolution of a view is the least probability at which 95 of 100 audits would detect a
-    revealing output (:func:`resolution`), at the claimed point where it is smallest. It is at least
-    the fraction of outputs that the feature did not read, because these may reveal the dataset.
-    Views that measured nothing, and those that read only a part of each output
-    (:attr:`Coverage.partial`), are ignored. If no view is left, the result is infinite. ``shares``
+    revealing output (:func:`resolution`), at the best claimed point. It is at least the fraction of
+    outputs that the feature did not read. Views that measured nothing or are
+    :attr:`Coverage.partial` are ignored; if no view is left, the result is infinite. ``shares``
     contains the level of one test of each view.
     """
     found = [
@@ -410,9 +392,8 @@ def resolution_of(
 def capped(epsilon_lower: float, claim: Claim, *, refuted: bool) -> float:
     r"""Limit a lower bound on epsilon to the claimed epsilon, unless the claim is refuted.
 
-    A claimed epsilon between two rejected grid points may still pass its own test. Then the bound
-    exceeds the claimed epsilon although the claim is not refuted. The limited bound is also valid,
-    and does not contradict the verdict.
+    A claimed epsilon between two rejected grid points may pass its own test, and then the bound
+    exceeds it. The limited bound is also valid, and does not contradict the verdict.
     """
     return epsilon_lower if refuted else min(epsilon_lower, round_down(claim.exact[0]))
 

@@ -1,18 +1,16 @@
 r"""Audit one training run with canaries: how well do their scores predict which were included?
 
-A canary is an extra training example. Each of m canaries is included in the training data with
-probability 1/2. The model is trained once, and each canary gets a score, which should be larger for
-included canaries. Then r of the canaries are guessed. By default, half of the guesses state that
-the canaries with the highest scores were included, and the other half that those with the lowest
-scores were excluded. The number of right guesses is compared with the bound under the claim
+A canary is a training record that is made for the audit. Each of m canaries is included in the
+training data with probability 1/2. The training runs once, and each canary gets a score. Then r
+guesses are made: by default, half of them state that the canaries with the highest scores were
+included, and the other half that those with the lowest scores were excluded. The number of right
+guesses is compared with the bound under the claim
 (:mod:`audit.statistical_tests.one_run_canaries`).
 
 By default, up to three values of r share the significance level. They depend only on the number of
 canaries, the claim and the level. A small r, with half of the level, is best if few scores are
-informative; a quarter of the canaries and all of them are best if many are.
-
-Scores are read from the columns ``score`` and ``included`` of a CSV file, or from arrays with these
-names in an ``.npz`` file of numpy.
+informative; a quarter of the canaries and all of them are best if many are. Scores are read from
+the columns ``score`` and ``included`` of a CSV file, or from arrays in an ``.npz`` file of numpy.
 """
 
 from __future__ import annotations
@@ -87,9 +85,7 @@ _GUESSED: Final = {
 
 
 class Cell(NamedTuple):
-    r"""A bin of a histogram of scores: the numbers of included and excluded canaries in [low,
-    high].
-    """
+    r"""The numbers of included and excluded canaries with scores in [``low``, ``high``]."""
 
     low: float
     high: float
@@ -104,9 +100,7 @@ def _claim(claim: Claim | CurveClaim | Guarantee) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryReport(Result):
-    r"""The report of an audit with canaries: the verdict on the claim, and a lower bound on
-    epsilon.
-    """
+    r"""The report of an audit with canaries: a verdict, and a lower bound on epsilon."""
 
     SCHEMA: ClassVar[str] = "dpcore-canaries/1"
 

@@ -452,10 +452,7 @@ def _most_extreme(sums: Sequence[float] | Floats, freedom: int) -> tuple[int, fl
 def batch_checks(
     batches: Sequence[Integers], stated: Stated, level: Fraction, rng: np.random.Generator
 ) -> Iterator[Check]:
-    r"""Check the sampling of batches, with significance level ``level`` for each check.
-
-    ``rng`` generates simulated batches for comparison.
-    """
+    r"""Check the sampling of batches, each check at ``level``; ``rng`` is for simulations."""
     twice = sum(len(np.unique(batch)) < len(batch) for batch in batches)
     statement = f"{twice:,} of {len(batches):,} batches contain a record more than once"
     yield _check("no repeats", statement, fault=twice > 0)
