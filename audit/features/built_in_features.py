@@ -60,7 +60,7 @@ class Map:
         of_one: Callable[[Any, Any], object],
         of_array: Callable[[NDArray[Any], Any], Outputs | None] | None = None,
     ) -> Map:
-        r"""Make a map with a parameter, the second argument of the functions."""
+        r"""Make a map from functions that take ``number`` as their second argument."""
         return cls(name=f"{name}:{number!r}", of_one=of_one, of_array=of_array, arguments=(number,))
 
     def __call__(self, outputs: Outputs) -> Outputs:
@@ -107,7 +107,7 @@ def _as_array(outputs: Outputs) -> NDArray[Any] | None:
 
 
 def by_value(found: Outputs) -> Outputs:
-    r"""Normalise the types of a feature's values, whatever the container of the outputs was.
+    r"""Normalise the types of a feature's values, so that lists and arrays give equal results.
 
     Numbers become floats, except integers beyond the range of exact floats. Sequences become
     tuples.
@@ -149,7 +149,7 @@ def each(outputs: Outputs) -> Sequence[object]:
 
 
 def number_of(output: object) -> int | float:
-    r"""The number in an output, which may be an array of size 1; raises :class:`Misread`."""
+    r"""The number in an output or an array of size 1. Otherwise raises :class:`Misread`."""
     if isinstance(output, np.ndarray) and output.size == 1:
         output = output.reshape(1)[0]
     match output:

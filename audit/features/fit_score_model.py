@@ -108,7 +108,7 @@ class OnlineLearner:
         return sum(map(len, self._worlds))
 
     def learn(self) -> None:
-        r"""Refit on all runs so far, if they are substantially more than at the last fit."""
+        r"""Refit on all runs so far, if their number has grown much since the last fit."""
         runs, before = self.runs, 0 if self._parts is None else self._parts.runs
         growth = _GROWTH if before > _SMALL else _GROWTH**2
         if runs < max(_FEWEST, growth * before - 2):
@@ -183,7 +183,7 @@ class OnlineLearner:
         return found
 
     def watched(self, outputs: Outputs, worlds: NDArray[np.bool_]) -> dict[str, Floats]:
-        r"""Score a new block of a sequential test, which refits at :data:`audit.claims.LOOKS`."""
+        r"""Refit if the number of runs is in :data:`audit.claims.LOOKS`, then score a new block."""
         if self.runs in _LOOKS:
             self.learn()
         return self.scores(outputs, worlds)
@@ -231,8 +231,7 @@ class Score:
     unit: float = 0.0
 
     def words(self, threshold: float, *, above: bool) -> str | None:
-        r"""Describe in words the outputs with score >= ``threshold``, or < ``threshold`` if not
-        ``above``.
+        r"""Describe the outputs with score >= ``threshold``, or < ``threshold`` if not ``above``.
 
         Returns None if the score depends on several columns or has no short description.
         """
@@ -260,8 +259,7 @@ class Score:
         return " or ".join(pieces) if 0 < len(pieces) <= _NAMED else None
 
     def to_json(self) -> dict[str, Any]:
-        r"""The coefficients of the score, as JSON data from which the score can be computed by
-        hand.
+        r"""The coefficients as JSON data, from which the score can be computed by hand.
 
         Each column in ``steps`` with a number x contributes ``heights[k]``, where ``cuts[k-1] <= x
         < cuts[k]``. A column with a label contributes the entry of ``others`` for this label. Each
@@ -555,7 +553,7 @@ class Stretches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moments:
-    r"""The sums of products over some runs that ridge regression of the dataset on columns needs.
+    r"""The sums over some runs that a ridge regression of the dataset on columns needs.
 
     ``gram`` contains the sums of products of two columns, and ``cross`` the sums of products of a
     column and the dataset. If there are fewer runs than columns, ``gram`` is None and ``columns``

@@ -72,7 +72,7 @@ class Column:
     def own(self, codes: Codes) -> Codes:
         r"""Convert a :class:`Schema`'s codes of labels to this column's codes.
 
-        The repeated labels of the column are numbered from ``OTHER + 1``; all others become
+        The column's repeated labels are numbered from ``OTHER + 1``; all other labels become
         ``OTHER``.
         """
         if not self.labels:
@@ -173,7 +173,7 @@ def _coded(numbers: Floats) -> tuple[Floats, Codes]:
 
 
 def learn_reader(table: Table, schema: Schema) -> Reader:
-    r"""Choose the columns that are not constant in the training outputs ``table``."""
+    r"""Choose the columns to read: those that vary in the training outputs ``table``."""
     width = table.width
     some = table.rows(slice(max(0, len(table) - _LOOKED_AT), None))
     known = some.known()
@@ -285,7 +285,7 @@ def cuts_of(numbers: Floats) -> Floats:
 
 
 def cell_places(cuts: Floats, numbers: Floats, codes: Codes, cells: int) -> Places:
-    r"""The index of the cell of each value; cells of labels come after ``cells`` others."""
+    r"""The index of each value's cell; the first ``cells`` cells are those of numbers."""
     place = np.searchsorted(cuts, numbers, side="right")
     return np.where(codes > 0, cells + codes, place).astype(np.int16)
 
@@ -357,9 +357,9 @@ def shrunk(
 
     Also returns whether each cell departs from ``rate``, that is, whether its fraction is more than
     three standard deviations away, or its index is in ``forced``. These cells are hardly shrunk.
-    The others are shrunk less if the fractions vary more beyond chance. By chance, the mean over
-    the cells of (deviation / standard deviation)^2 is ``part``. The last two axes of ``counts`` are
-    the datasets and the cells.
+    The others are shrunk less if the fractions vary more beyond chance. ``part`` is the mean over
+    the cells of (deviation / standard deviation)^2 that is expected by chance. The last two axes of
+    ``counts`` are the datasets and the cells.
     """
     total = counts.sum(axis=-2)
     variance = np.maximum(total * rate * (1.0 - rate), _LEAST)

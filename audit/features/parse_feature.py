@@ -103,7 +103,7 @@ class Builtin:
     lies between them. With ``text``, it is written ``name:text``, with any text. In both cases,
     ``make`` returns the function for this number or text; otherwise ``make`` is the function. With
     ``learned``, the feature is a score that is learned from the values of the features before it in
-    a chain.
+    a chain, and must be the last of the chain.
     """
 
     make: Callable[[Any], Any]

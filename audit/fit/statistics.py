@@ -134,7 +134,7 @@ class FitCells:
         )
 
     def residue(self, modulus: int) -> tuple[float, float]:
-        r"""Bounds on P(X = r mod ``modulus``) that hold for every residue r."""
+        r"""Bounds on P(X = r mod ``modulus``) for a draw X, which hold for every residue r."""
         lower = (1 / modulus - self.slack) * (1 - _ERROR)
         return max(0.0, lower), min(1.0, (1 / modulus + self.slack) * (1 + _ERROR))
 
@@ -470,7 +470,7 @@ class FitWitness:
 
 
 def excluded(event: str, count: int, seen: CellCounts) -> FitWitness:
-    r"""The witness for an event that has probability 0 under the law, but occurred."""
+    r"""The :class:`FitWitness` of an event that has probability 0 under the law, but occurred."""
     return FitWitness(
         event=event, count=count, draws=seen.draws, expected=(0, 0), probability=(0.0, 0.0)
     )

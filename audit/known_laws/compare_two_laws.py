@@ -268,7 +268,7 @@ def shift_curve(noise: Noise, p: int, q: int) -> OneWay:
 
 
 def vectors(noise: Noise, p: tuple[int, ...], q: tuple[int, ...]) -> PairCurve:
-    r"""The privacy curve of p + X against q + X, with independent coordinates of noise in X."""
+    r"""The privacy curve of p + X against q + X for a vector X of independent noise draws."""
     changed = [(a, b) for a, b in zip(p, q, strict=True) if a != b]
     if len(changed) == 1:
         return shift_curve(noise, *changed[0])

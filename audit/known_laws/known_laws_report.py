@@ -140,7 +140,11 @@ class ExactReport(Result):
         before="claim",
     )
     def verdict(self) -> ExactVerdict | None:
-        r"""The verdict on the claim: "refuted" if any claimed point is refuted."""
+        r"""The verdict on the whole claim, which is None if there is no claim.
+
+        The claim is "refuted" or "undecided" if any point is. Otherwise, a single point is
+        "proven", and a claim of several points is "not_refuted".
+        """
         found = [decision.verdict for decision in self.decisions]
         if not found:
             return None

@@ -115,7 +115,7 @@ class Watchdog:
             signal.setitimer(signal.ITIMER_REAL, seconds, _RING_AGAIN)
 
     def read(self) -> None:
-        r"""Limit the time of each call of outside code by the auditor, until ``stop()``."""
+        r"""Limit the time of each call from the auditor into outside code, until ``stop()``."""
         if self.active and self.seconds is not None:
             self._reads, self._call = True, None
             signal.setitimer(signal.ITIMER_REAL, self.seconds, self.seconds)
@@ -246,8 +246,7 @@ def failure(
 
 @contextmanager
 def stdout_to_stderr() -> Iterator[None]:
-    r"""Redirect standard output to standard error, including that of native code and child
-    processes.
+    r"""Redirect standard output, also of native code and child processes, to standard error.
 
     The block may close or replace ``sys.stdout`` and ``sys.stderr``; they are restored afterwards.
     The first thread to enter redirects the streams of the whole process, and the last thread to

@@ -71,10 +71,9 @@ class Written:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Name:
-    r"""The identity of an output that a text alone does not determine.
+    r"""An identity that consists of a text and of objects that are compared with ``==``.
 
-    ``objects`` contains objects that are compared by their own ``==``. For an array, it contains
-    the type, the shape and the bytes.
+    For an array, the objects are its type, shape and bytes.
     """
 
     text: str
@@ -441,7 +440,7 @@ class StandIn:
 
 
 def fields_of(output: Any) -> tuple[tuple[str, Any], ...] | None:
-    r"""The fields of a dataclass, named tuple or masked array, by name; otherwise None."""
+    r"""The fields of a dataclass, named tuple or masked array, as pairs (name, value), or None."""
     names = field_names(output)
     if names is not None:
         return *all_attributes_of(output).items(), *zip(names, tuple.__iter__(output), strict=True)
@@ -486,7 +485,7 @@ def attributes_of(output: Any) -> dict[str, Any]:
 
 
 def all_attributes_of(output: Any) -> dict[str, Any]:
-    r"""The attributes of an instance of a subclass of int or another plain type."""
+    r"""All attributes of an instance of a subclass of a plain type, without conversion."""
     return {**attributes_of(output), **getattr(output, "__dict__", {})}
 
 

@@ -258,7 +258,7 @@ class OutputParser:
         return [written(line) for line in outputs] if self.as_json else outputs
 
     def values(self, outputs: Outputs) -> Outputs:
-        r"""Convert outputs to arguments of features: JSON lines become the parsed values."""
+        r"""The outputs to which features are applied: parsed values instead of JSON lines."""
         return [_value(line) for line in outputs] if self.as_json else outputs
 
 
@@ -411,7 +411,7 @@ def draw_worlds(runs: int, rng: np.random.Generator) -> NDArray[np.bool_]:
 def interleave(
     world_a: ArrayLike, world_b: ArrayLike, worlds: NDArray[np.bool_], rng: np.random.Generator
 ) -> NDArray[np.generic]:
-    r"""Put one array of outputs for each dataset in run order, each shuffled."""
+    r"""Merge the outputs of the two datasets in run order, after shuffling those of each."""
     side_a, side_b = np.asarray(world_a), np.asarray(world_b)
     in_b = int(np.count_nonzero(worlds))
     for name, side, runs in (("world_a", side_a, len(worlds) - in_b), ("world_b", side_b, in_b)):

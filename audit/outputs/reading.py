@@ -161,9 +161,7 @@ class NumberLine:
         return self.floats and bool(np.isin(self.zeros.places, self.places).all())
 
     def unique(self) -> tuple[NumberLine, Integers, Integers]:
-        r"""The sorted distinct numbers, their first indices, and the inverse indices, as in
-        numpy.unique.
-        """
+        r"""The sorted distinct numbers, first indices and inverse indices, as in numpy.unique."""
         found, first, index = np.unique(self.places, return_index=True, return_inverse=True)
         return (
             NumberLine(places=found, form=self.form, floats=self.floats),

@@ -453,7 +453,7 @@ def table_parts(text: str) -> dict[str, str]:
 
 
 def table_words(inside: Sequence[str], outside: Sequence[str], world: str) -> str | None:
-    r"""Describe the first property in which two sets of tables (given as texts) differ, or None."""
+    r"""Describe the first property in which two sets of tables differ; None if there is none."""
     mine, others = ([table_parts(text) for text in texts] for texts in (inside, outside))
     for part in dict.fromkeys(chain(*mine, *others)):
         here, there = ({each.get(part) for each in found} for found in (mine, others))
@@ -477,7 +477,7 @@ def _shown(value: str) -> str | None:
 
 
 def structure_words(inside: Sequence[str], outside: Sequence[str]) -> str | None:
-    r"""Describe how two sets of structures differ in a key or the order of keys, or None."""
+    r"""Describe how two sets of structures differ in a key or in the order of keys, if they do."""
     if not inside or not outside:
         return None
     mine, others = ([_KEY.findall(text) for text in texts] for texts in (inside, outside))
@@ -498,8 +498,8 @@ class Table:
     r"""The outputs of several runs as a table, with one row per run and one column per path.
 
     ``numbers``, of shape (runs, columns), is nan for cells that are not finite numbers. ``codes``
-    contains the codes of labels in the :class:`Schema`, and 0 for numbers. It is None if all cells
-    are finite numbers. ``structures`` contains the code of the structure of each output.
+    contains the codes of labels in the :class:`Schema`, and 0 for numbers; ``codes`` is None if all
+    cells are finite numbers. ``structures`` contains the code of the structure of each output.
 
     >>> table = Schema().read([(1, "stop"), (2.5, None), [3]])
     >>> table.numbers[:, 0].tolist(), (table.column(1)[1] > 0).tolist()
@@ -605,7 +605,7 @@ class Schema:
 
     @property
     def paths(self) -> list[str]:
-        r"""The names of all columns: paths, then the sums of paths without own columns."""
+        r"""The paths of the columns, and then the names of the sums over all further paths."""
         buckets = (f" hashed[{bucket}]" for bucket in range(_BUCKETS if self.hashed else 0))
         return [*self.places, *buckets]
 

@@ -68,9 +68,10 @@ class Candidate(Facts):
     The score orders candidates and is not a bound. It estimates, from runs on the pair, how far the
     fraction of right guesses of the dataset can exceed q = e^epsilon/(1 + e^epsilon), the claim's
     maximum for delta = 0. Let r be the rate of right guesses for outputs in the same cell as the
-    output of a run, and E the mean over the posterior distribution of r. The score is sqrt(runs)
-    times the mean over runs of E[max(0, r - q)], minus its expected value by chance and minus
-    delta/(1 + e^epsilon). For a claimed curve, it is the largest score for three points.
+    output of a run, and E the mean over the posterior distribution of r. From the mean over runs of
+    E[max(0, r - q)], its value expected by chance and delta/(1 + e^epsilon) are subtracted. The
+    score is the result times sqrt(runs). For a claimed curve, it is the largest score of three of
+    its points.
     """
 
     pair: DatasetPair

@@ -10,8 +10,8 @@ which starts at 1 and is multiplied in each run by
 
 If the mechanism is (epsilon, delta)-DP, the wealth is a supermartingale, so the probability that it
 ever reaches 1/alpha is at most alpha (Ville's inequality). The fee is subtracted in every run, also
-in runs without a guess. Without the fee, a bet on an output that reveals the dataset would always
-win, although delta allows such an output. Statement and proof: ``docs/proofs/audit_tests.md``.
+in runs without a guess. Without it, a bet on a single revealing output would always win, although
+the claim allows such an output with probability delta. Proof: ``docs/proofs/audit_tests.md``.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ _RUN_SLACK: Final = 2.0**-44
 class EProcess(Watched):
     r"""The state of a sequential test of one (epsilon, delta) point, or of all points of a curve.
 
-    The test bets on the dataset of each run. Its wealth, averaged over bets and claimed points,
-    ever reaches 1/alpha with probability at most alpha if the claim holds (an e-process).
-    ``path[t-1]`` is the logarithm of the wealth after t runs. The guessing ``rule`` is learned
-    again at each *look*, that is, when the number of runs is in :data:`audit.claims.LOOKS`.
+    The test bets on the dataset of each run. Its wealth is averaged over bets and claimed points.
+    If the claim holds, the wealth ever reaches 1/alpha with probability at most alpha (an
+    e-process). ``path[t-1]`` is the logarithm of the wealth after t runs. The guessing ``rule`` is
+    learned again at each *look*, that is, when the number of runs is in :data:`audit.claims.LOOKS`.
     ``trials`` contains the results of the guesses between looks, and ``pending`` the runs since the
     last look. ``isotonic`` is passed to :func:`audit.statistical_tests.choose_event.learn_rule`.
-    Instances are frozen, and :meth:`update` returns the next state, which does not depend on the
-    division of runs into updates.
+    Instances are frozen: :meth:`update` returns the next state, which depends only on the runs so
+    far.
     """
 
     claims: tuple[tuple[float, float], ...]

@@ -99,7 +99,7 @@ class Expert:
 
     @classmethod
     def of(cls, signed: Floats, past: Integers, rate: Floats | None = None) -> Expert:
-        r"""Build an expert from the signed reach, past runs and predicted accuracy of each cell."""
+        r"""Build an expert from each cell's signed reach, past runs and predicted accuracy."""
         order = np.flatnonzero(signed)
         order = order[np.argsort(np.abs(signed[order]), kind="stable")]
         toward_b, runs = signed[order] > 0, past[order].astype(np.float64)
@@ -141,10 +141,10 @@ class Expert:
         return found
 
     def promised(self, cuts: Integers, q: Floats) -> Floats:
-        r"""The predicted number of right guesses in ``order[cuts:]`` beyond a fraction ``q`` of
-        them.
+        r"""The predicted excess of right guesses over ``q`` times all guesses, in standard
+        deviations.
 
-        The result is in standard deviations, and nan for an expert without predictions.
+        The guesses are those in the cells ``order[cuts:]``. The result is nan without predictions.
         """
         if self.promise is None:
             return np.full(len(cuts), np.nan)
@@ -174,7 +174,7 @@ class ThresholdFamily:
 
     ``lean`` contains the learned log-odds of dataset B in each cell of outputs. Each of ``experts``
     selects the cells in which to guess in its own way. The last expert selects cells by ``lean``.
-    It is not tested by itself, but the leader may copy its guesses (:func:`follow`).
+    It is not tested by itself, but :func:`follow` may copy its guesses.
     """
 
     cells: Cells
@@ -372,10 +372,10 @@ def follow(
     ``views`` contains the results of several features on the same runs, block by block, and the
     experts of all of them are candidates. Returns, for each block, the counts of right and wrong
     guesses, and the index of the chosen expert. The score of an expert is the sum of three terms:
-    the excess of its right guesses over the claim's maximum, in standard deviations; half of its
-    predicted excess, which is limited to the observed excess plus 2; and a head start. There are no
-    guesses in blocks that end within the first twentieth of the runs, because too little is known
-    before them.
+    the excess of its right guesses over the maximum that the claim allows, in standard deviations;
+    half of its predicted excess, which is limited to the observed excess plus 2; and a head start.
+    There are no guesses in blocks that end within the first twentieth of the runs: too little is
+    known before them.
     """
     q, each = special.expit(epsilons), np.arange(len(epsilons))
     beyond, spread = np.zeros((1, len(epsilons))), np.zeros((1, len(epsilons)))

@@ -60,8 +60,7 @@ class BaselineParameters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    r"""How often threshold events occurred on each of the two datasets, with one entry per
-    threshold.
+    r"""How often threshold events occurred on each dataset, with one entry per threshold.
 
     The events indicate one of the datasets. On that dataset they occurred in ``hits`` of ``runs``
     runs, and on the other dataset in ``misses`` of ``others`` runs.
@@ -140,8 +139,8 @@ def _bounded(counts: Counts, delta: float, level: float) -> Floats:
 def chosen_event(scores: Scores, parameters: BaselineParameters) -> Counts | None:
     r"""Choose a threshold event on a random half of the runs, and count it in the other half.
 
-    The event has the largest bound on epsilon in the first half. None if there is only one run or
-    none.
+    The event has the largest bound on epsilon in the first half. Returns None for fewer than two
+    runs.
     """
     order = parameters.generator.permutation(len(scores.numbers))
     train, test = scores.part(order[: len(order) // 2]), scores.part(order[len(order) // 2 :])

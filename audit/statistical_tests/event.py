@@ -44,7 +44,7 @@ class Labels:
         return (self.names[code] for code in self.codes.tolist())
 
     def add(self, names: Sequence[str | Name], codes: Integers) -> tuple[Labels, Integers]:
-        r"""Add the labels ``names[codes]``. Returns all labels, and the numbers of those added."""
+        r"""Add the labels ``names[codes]``. Returns all labels, and the index of each added one."""
         if not len(codes):
             return self, codes
         if self.known is None and (names is self.names or not len(self)):
@@ -57,7 +57,7 @@ class Labels:
         return Labels(known=known), np.array(found, dtype=np.int64)
 
     def find(self, names: Sequence[str | Name], codes: Integers) -> Integers:
-        r"""The numbers of the labels ``names[codes]``, with -1 for an unknown label."""
+        r"""The index of each label ``names[codes]``, or -1 for an unknown label."""
         if not len(self):
             return np.full(len(codes), -1, dtype=np.int64)
         if self.known is None and names is self.names:
@@ -133,8 +133,7 @@ class Tally:
     def rare(self, least: float) -> float:
         r"""The fraction of runs whose output is a label that occurred fewer than ``least`` times.
 
-        A label is an output that is not a number. The larger fraction of the two datasets is
-        returned.
+        A label is an output that is not a number. The larger of the two datasets' fractions counts.
         """
         few = self.label_counts.sum(axis=0) < least
         runs = self.number_counts.sum(axis=1) + self.label_counts.sum(axis=1)
@@ -144,8 +143,8 @@ class Tally:
     def looked_at(self) -> int:
         r"""The number of runs that can help to choose an event that distinguishes the datasets.
 
-        Their output is a number, or a label that occurred before. The result is 0 if all outputs
-        agree.
+        Their output is a number, or a label that occurred before. If all outputs agree, there are
+        none.
         """
         if len(self.numbers) + len(self.labels) < 2:
             return 0
@@ -226,8 +225,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cells:
-    r"""A partition of all outputs into cells: first intervals, then known labels, then other
-    labels.
+    r"""A partition of all outputs into cells: intervals, then known labels, then other labels.
 
     The intervals are ``[cuts[i-1], cuts[i])``. ``counts``, of shape (2, cells), contains the
     numbers of training runs. ``alone`` marks each interval that is a single, unusually frequent
@@ -327,7 +325,7 @@ def _stretches(chosen: NDArray[np.bool_]) -> list[slice]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    r"""An event: all outputs in the chosen cells. ``integral``: all numbers so far are integers."""
+    r"""An event: the set of all outputs that fall into the ``chosen`` cells."""
 
     cells: Cells
     chosen: NDArray[np.bool_]

@@ -219,7 +219,7 @@ class FixedFamily:
 
         If delta > 0, the p-value uses confidence bounds on the probability of a guess. Their error
         probability is the test's share of ``level`` divided by :data:`BERGER_BOOS_SHARE`, and the
-        p-value is never smaller than it.
+        p-value is never below this error probability.
         """
         share = level * self.parts[test] / len(self.claim.points)
         return self.evidence[test].p_value(*point.exact, spend=share / BERGER_BOOS_SHARE)
@@ -448,14 +448,13 @@ class FamilyProcess(Watched):
     def lower(self, test: int, delta: Fraction, level: Fraction) -> float:
         r"""The lower confidence bound on epsilon from one view, at its share of ``level``.
 
-        The share is also divided by the number of distinct deltas of the claim.
+        This share is divided by the number of distinct deltas of the claim.
         """
         own = level * self.parts[test] / len({point.exact[1] for point in self.claim.points})
         return self.processes[test].epsilon_lower(own, delta)
 
     def judged(self, level: Fraction) -> _Judged:
-        r"""Decide all tests, such that P(a true claim is ever marked) <= alpha, where alpha =
-        level.
+        r"""Decide all tests, such that P(a true claim is ever marked) <= ``level`` = alpha.
 
         The wealths are taken at the time when the mean wealth of all tests was largest. A test is
         marked if every set of tests that contains it has a mean wealth of at least 1/alpha.

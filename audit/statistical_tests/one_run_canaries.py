@@ -2,7 +2,7 @@ r"""Audit a mechanism from one run with many canaries: p-values from the number 
 
 Each of m canaries is included with probability 1/2, by an independent fair coin, and the mechanism
 runs once. From its output, an observer guesses for some of the canaries whether they were included.
-Two functions bound the probability of at least the observed number of right guesses:
+There are two bounds on the probability of at least the observed number of right guesses:
 
     :func:`one_run_p_value`    Steinke, Nasr and Jagielski 2023, Theorem 5.2: binomial tails. The
                                bound is proven for delta = 0; with delta > 0 it fails for small
@@ -39,16 +39,16 @@ r"""A bound on the total relative rounding error of three floating-point operati
 def one_run_p_value(
     canaries: int, guesses: int, right: int, *, epsilon: RationalLike, delta: RationalLike
 ) -> float:
-    r"""A p-value of (epsilon, delta)-DP from the number of right guesses, by Steinke et al.
+    r"""The bound of Steinke et al. on the probability of at least ``right`` right guesses.
 
-    For m canaries and r guesses (fixed beforehand) of which v are right, the p-value is
+    For m canaries and r guesses (fixed beforehand) of which v are right, the bound is
 
         P(W >= v) + 2 m delta max_{1 <= i <= v} P(v > W >= v - i)/i,
         where W ~ Bin(r, e^epsilon/(1 + e^epsilon)).
 
-    It is computed in ball arithmetic and rounded up. With delta = 0 it is the exact probability of
-    at least v right guesses for the worst mechanism. With delta > 0 it is too small for v below the
-    mean of W (``docs/errata.md``); for larger v, no mechanism is known that exceeds it.
+    It is computed in ball arithmetic and rounded up. With delta = 0 it is the exact probability for
+    the worst mechanism. With delta > 0 it is too small for v below the mean of W
+    (``docs/errata.md``); for larger v, no mechanism is known that exceeds it.
 
     Source: Steinke, Nasr and Jagielski 2023, "Privacy auditing with one (1) training run", Theorem
     5.2.
@@ -150,8 +150,7 @@ def _line(slope: arb, offset: arb) -> LossLine:
 def curve_refuted(
     canaries: int, guesses: int, right: int, lines: tuple[LossLine, ...], alpha: float
 ) -> bool:
-    r"""Whether the ``lines`` exclude that at least ``right`` guesses are right with probability
-    ``alpha``.
+    r"""Whether no mechanism that satisfies ``lines`` guesses ``right`` or more with P = ``alpha``.
 
     Let m = ``canaries``, r = ``guesses`` and v = ``right``. For a mechanism that satisfies the
     linear inequalities ``lines``, let p_j be the probability of exactly j right guesses. Then, for
@@ -161,8 +160,8 @@ def curve_refuted(
         R_k = sum_{j >= k} j p_j / m,   w_k = sum_{j >= k} (r - j) p_j / m.
 
     Let T be the least value of sum_j p_j under these inequalities and sum_{j >= v} p_j = alpha. If
-    T > 1, there is no such mechanism. T is computed for k from v downwards; each step rounds R down
-    and w up, which makes T smaller.
+    T > 1, there is no such mechanism. The inequalities are added one by one, for k from v
+    downwards. Each step rounds R down and w up, which makes T smaller.
 
     Source: Mahloujifar, Melis and Chaudhuri 2024, "Auditing f-differential privacy in one run".
     Proof: ``docs/proofs/audit_tests.md``.

@@ -112,8 +112,7 @@ class Evidence:
     def p_values(
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
     ) -> dict[str, float]:
-        r"""The p-value of "(epsilon, delta)-DP" for each expert, by name, not divided by its
-        weight.
+        r"""The p-value of (epsilon, delta)-DP for each expert, by name, before weighting.
 
         If delta > 0, a p-value uses a confidence bound on the probability that the expert guesses.
         ``spend`` is the total error probability of these bounds over all experts. Each p-value
@@ -133,7 +132,10 @@ class Evidence:
     def p_value(
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
     ) -> float:
-        r"""A p-value of (epsilon, delta)-DP: P(p <= a) <= a for all a in [0, 1] if it holds."""
+        r"""A p-value p for the claim that the mechanism is (epsilon, delta)-DP.
+
+        If the claim holds, P(p <= a) <= a for all a in [0, 1].
+        """
         return min(1.0, *self._weighted(epsilon, delta, spend).values())
 
     def epsilon_lower(
@@ -143,11 +145,11 @@ class Evidence:
 
         If the mechanism is (epsilon, delta)-DP, the bound exceeds epsilon with probability at most
         ``alpha``. All points of :data:`GRID` are tested from below. The bound is the point just
-        below the first one that is not rejected, or 0.0 if there is none. The bound may be compared
-        with any claim, even one chosen afterwards, because it is wrong only if one particular test
-        errs: that of the first grid point at or above the true epsilon. ``known`` is another lower
-        bound, at which the scan starts. If ``known`` is valid, the returned bound is wrong with
-        probability at most alpha.
+        below the first point that is not rejected, or 0.0 if not even the lowest point is rejected.
+        The bound may be compared with any claim, even one chosen afterwards, because it is wrong
+        only if one particular test errs: that of the first grid point at or above the true epsilon.
+        ``known`` is another lower bound, at which the scan starts. If ``known`` is valid, the
+        returned bound is wrong with probability at most alpha.
         """
         level = round_down(rational_in("alpha", alpha, "(0, 1)"))
         rate = read_claim(0, delta)[1]

@@ -71,12 +71,12 @@ class Coverage:
         learned: bool = False,
         allow_constant: bool = False,
     ) -> Coverage:
-        r"""The coverage of one view, from the counts of its outputs.
+        r"""The coverage of one view (a feature on the runs of one pair), from the counts of its
+        outputs.
 
-        ``measured`` is true if two conditions hold. At most half of the runs are missed. The
-        ``looked_at`` runs are enough to refute one of ``points`` at ``level``, if each of them
-        reveals its dataset. If the output is constant and ``allow_constant`` is true, all runs
-        count as looked at.
+        ``measured`` is true if the view misses at most half of its runs, and the ``looked_at`` runs
+        are enough to refute one of ``points`` at ``level`` if each of them reveals its dataset.
+        With ``allow_constant``, all runs count as looked at if the output is constant.
         """
         found = cls(
             runs=tally.runs,
@@ -169,12 +169,11 @@ def unmeasured_pairs(coverage: Sequence[Coverage]) -> list[Coverage]:
 
 
 def unmeasured(coverage: Sequence[Coverage], *, several: bool) -> list[str]:
-    r"""Sentences about features that measured nothing, or missed more than 1% of the runs of a
-    pair.
+    r"""Sentences for the report about features that measured nothing, or missed over 1% of runs.
 
-    If a feature that reads only a part of each output (:attr:`Coverage.partial`) measured something
-    on a pair, the only sentences for this pair are about such features that measured something and
-    missed more than 1% of its runs.
+    On a pair where a feature that reads only a part of each output (:attr:`Coverage.partial`)
+    measured something, only such features are mentioned, if they measured something and missed over
+    1% of runs.
     """
     found = []
     parts = {each.pair for each in coverage if each.partial and each.measured}
@@ -217,7 +216,7 @@ def unresolved(coverage: Sequence[Coverage], warnings: Sequence[str] = ()) -> st
 
 
 def unseen(coverage: Sequence[Coverage]) -> str:
-    r"""Describe in brackets which outputs the resolution does not cover; "" if it covers all."""
+    r"""Describe the outputs that the resolution (:func:`resolution_of`) does not cover, if any."""
     views = [each for each in coverage if not each.learned]
     kept = [each for each in views if each.measured]
     missing = len(views) - len(kept)
@@ -274,7 +273,7 @@ class Outcome(Facts):
 
 
 class Watched:
-    r"""A sequential test: ``path[t-1]`` is the logarithm of the wealth after t runs."""
+    r"""A sequential test, where ``path[t-1]`` is the logarithm of the wealth after t runs."""
 
     __slots__ = ()
 
@@ -309,8 +308,7 @@ class Watched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weighed:
-    r"""The result of all tests of a claim: the verdict, the outcome of each test, and the one
-    reported.
+    r"""The result of all tests of a claim: the verdict, all outcomes, and the one to report.
 
     ``outcomes`` is ordered by view (a feature on the runs of one pair), and then by claimed point.
     ``row`` is the index of the reported outcome (:func:`reported_row`), to which ``witness`` and
@@ -334,9 +332,9 @@ def reported_row(outcomes: Sequence[Outcome], surest: int) -> int:
     r"""The index of the outcome that the report states.
 
     ``surest`` is the index of the outcome with the strongest evidence. Candidates are the outcomes
-    with the same claimed point and verdict. If they are refuted, tests of values are preferred to
-    tests of the floating-point representation, and tests of time come last. Of the remaining
-    candidates, the one with the largest bound is reported. All bounds hold together
+    with the same claimed point and verdict. If that verdict is "refuted", tests of values are
+    preferred to tests of the floating-point representation, and tests of time come last. Of the
+    remaining candidates, the one with the largest bound is reported. All bounds hold together
     (``docs/proofs/audit_tests.md``).
     """
     causes = [*CAUSES]

@@ -10,7 +10,8 @@ guesses is compared with the bound under the claim
 By default, up to three values of r share the significance level. They depend only on the number of
 canaries, the claim and the level. A small r, with half of the level, is best if few scores are
 informative; a quarter of the canaries and all of them are best if many are. Scores are read from
-the columns ``score`` and ``included`` of a CSV file, or from arrays in an ``.npz`` file of numpy.
+the columns ``score`` and ``included`` of a CSV file, or from arrays with these names in an ``.npz``
+file of numpy.
 """
 
 from __future__ import annotations
