@@ -97,7 +97,7 @@ class Reader:
 
     @property
     def codes(self) -> int:
-        r"""The number of codes: one more than the largest code of a label in any column."""
+        r"""One more than the largest code of a label in any column."""
         return OTHER + 1 + max((len(column.labels) for column in self.columns), default=0)
 
     @property

@@ -375,7 +375,7 @@ class Point:
 
     @property
     def ways(self) -> dict[Direction, Enclosure]:
-        r"""The bounds by direction, without a direction for which they were not computed."""
+        r"""The bounds by direction, except for a direction that was not computed."""
         both: dict[Direction, Enclosure | None] = {
             "p_against_q": self.p_against_q, "q_against_p": self.q_against_p
         }  # fmt: skip

@@ -160,7 +160,7 @@ _NOBODY: Final = Watchdog(None)
 
 
 def current() -> Watchdog:
-    r"""The watchdog that limits calls in this thread; one without a limit if there is none."""
+    r"""The active watchdog of this thread, or else a watchdog without a time limit."""
     return _CURRENT.get(_NOBODY)
 
 

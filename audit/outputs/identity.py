@@ -63,7 +63,7 @@ _HEAP_TYPE: Final = 1 << 9
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    r"""A number that was read from a text, with its ``value`` and this text."""
+    r"""A number that was read from a text: its value, and the text."""
 
     value: Exact
     text: str

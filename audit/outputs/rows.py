@@ -5,7 +5,6 @@ and the names of index and columns. A *column* contains the number or label at o
 ``.counts.Rome``, ``.rows[3].mean`` or ``.text[2]`` (the third number in a text). The column
 ``.text`` contains the text with its numbers blanked. JSON text is parsed, other text of several
 lines is read line by line, and an object of an unknown class is read by its repr and attributes.
-Each output is read separately.
 """
 
 from __future__ import annotations
@@ -91,8 +90,8 @@ _MICROSECOND: Final = dt.timedelta(microseconds=1)
 class Cells(list[tuple[str, Cell]]):
     r"""The cells of one output: a list of pairs (path, number or label).
 
-    ``texts`` are the texts from which numbers were read. ``coded`` contains the paths of numbers
-    that encode bytes, dates or the parts of a complex number.
+    ``texts`` contains the texts in which numbers were found. ``coded`` contains the paths of
+    numbers that encode bytes, dates or the parts of a complex number.
     """
 
     __slots__ = ("coded", "texts")
@@ -426,9 +425,7 @@ def path_of(text: str) -> str:
 
 
 def table_parts(text: str) -> dict[str, str]:
-    r"""The properties of a table that is given by its identity or structure, without the values.
-
-    The result maps descriptions to texts. It is empty if ``text`` does not describe a table.
+    r"""The properties (not the values) of a table, from its identity or structure; else {}.
 
     >>> import pandas as pd
     >>> table_parts(identity(pd.DataFrame({"n": [1]})))["the type of column n"]
@@ -567,8 +564,7 @@ def _wide(cells: NDArray[Any], width: int, fill: float) -> NDArray[Any]:
 class Schema:
     r"""The column index of each path, and the code of each label, in order of first occurrence.
 
-    Both grow as outputs are read. The index of a path and the code of a label never change, so the
-    row of an output does not depend on later outputs.
+    An index or code never changes, so the row of an output does not depend on later outputs.
     """
 
     places: dict[str, int] = dataclasses.field(default_factory=dict)

@@ -57,7 +57,7 @@ class Labels:
         return Labels(known=known), np.array(found, dtype=np.int64)
 
     def find(self, names: Sequence[str | Name], codes: Integers) -> Integers:
-        r"""The index of each label ``names[codes]``, or -1 for an unknown label."""
+        r"""The index of each of the labels ``names[codes]``, or -1 for an unknown label."""
         if not len(self):
             return np.full(len(codes), -1, dtype=np.int64)
         if self.known is None and names is self.names:
@@ -116,7 +116,7 @@ class Tally:
 
     @property
     def crowd(self) -> int:
-        r"""The count that suffices for a number to have its own cell; 1 if every number has one."""
+        r"""How often a number must occur to get a cell of its own; 1 if every number has one."""
         runs = int(self.number_counts.sum())
         most = min(_MOST_INTERVALS, 8 + math.isqrt(16 * runs))
         return 1 if len(self.numbers) <= most else -(-runs // most)

@@ -150,7 +150,7 @@ def _line(slope: arb, offset: arb) -> LossLine:
 def curve_refuted(
     canaries: int, guesses: int, right: int, lines: tuple[LossLine, ...], alpha: float
 ) -> bool:
-    r"""Whether no mechanism that satisfies ``lines`` guesses ``right`` or more with P = ``alpha``.
+    r"""Whether ``lines`` exclude that P(at least ``right`` right guesses) = ``alpha``.
 
     Let m = ``canaries``, r = ``guesses`` and v = ``right``. For a mechanism that satisfies the
     linear inequalities ``lines``, let p_j be the probability of exactly j right guesses. Then, for
