@@ -48,11 +48,11 @@ $(TESTS): part-%:
 	@ALPHA_SHARE=1/$(words $(PARTS)) $(PY) -m pytest $(OPTIONS) $(call inside,$*) || test $$? = 5  # none chosen
 
 test: .venv/.dev  ## what CI runs: linters, types, layers, doctests, tests; four processes at a time
-	$(IN_PARTS) $(TESTS) lint
+	$(IN_PARTS) lint $(TESTS)
 
 nightly: .venv/.docs  ## the same, the slow tests, a browser and the false-alarm sweeps; needs a package registry
 	@tests/install_browser
-	$(IN_PARTS) $(TESTS) lint OPTIONS='-m ""'
+	$(IN_PARTS) lint $(TESTS) OPTIONS='-m ""'
 	@$(PY) -m benchmarks.auditing --jobs 2 --rows boundary default-level twins anytime controls
 	@$(MAKE) -s site
 

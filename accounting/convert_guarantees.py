@@ -3,7 +3,7 @@ r"""Conversions between pure DP, zCDP, Renyi DP and (epsilon, delta)-DP.
     Pure(e)      -> ZCdp(min(e^2/2, e)) -> Rdp: rho alpha at each order
     Pure(e)      -> Rdp exactly, through randomised response
     Pure, Approx -> Approx exactly, at every larger delta
-    Rdp, ZCdp    -> Approx, by the minimum over orders (``accounting.guarantees.renyi_to_epsilon``)
+    Rdp, ZCdp    -> Approx, the minimum over orders (``guarantees.renyi_and_zcdp_to_epsilon``)
 
 Numbers are rational and rounded up. Conversions without a theorem are refused: from Approx to ZCdp
 or Rdp, from Rdp to ZCdp, and from other claims to Pure. A pure or (epsilon, delta) claim that
@@ -21,7 +21,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
 from accounting.errors import NotDerived
 from accounting.guarantees.guarantee import Guarantee, order_above_one, probability
-from accounting.guarantees.renyi_to_epsilon import rounded_up
+from accounting.guarantees.renyi_and_zcdp_to_epsilon import rounded_up
 from accounting.guarantees.stated_guarantees import (
     Approx,
     ApproxBound,

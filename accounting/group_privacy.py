@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from accounting.composition.compose import Composition
 from accounting.derive_guarantee import guarantee as derived
 from accounting.errors import NotDerived
-from accounting.guarantees.renyi_to_epsilon import rounded_up
+from accounting.guarantees.renyi_and_zcdp_to_epsilon import rounded_up
 from accounting.guarantees.stated_guarantees import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.privacy_curves.local_report_curve import ReportCurve
 from accounting.privacy_curves.release_curve import PrivacyCurve, described

@@ -29,7 +29,11 @@ from typing import Any, ClassVar, Final, cast
 from accounting.convert_guarantees import as_approx, as_pure, as_rdp, as_zcdp
 from accounting.errors import NotDerived
 from accounting.guarantees.guarantee import Guarantee
-from accounting.guarantees.renyi_to_epsilon import approx_from_renyi, rho_within, rounded_up
+from accounting.guarantees.renyi_and_zcdp_to_epsilon import (
+    approx_from_renyi,
+    rho_within,
+    rounded_up,
+)
 from accounting.guarantees.stated_guarantees import (
     Approx,
     ApproxBound,

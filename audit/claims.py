@@ -314,7 +314,7 @@ def _mechanism(noise: Noise, sensitivity: Sensitivity) -> _StatedCurve:
 
 
 def _zcdp(rho: Fraction) -> _Delta:
-    from accounting.guarantees.renyi_to_epsilon import delta_from_renyi
+    from accounting.guarantees.renyi_and_zcdp_to_epsilon import delta_from_renyi
 
     # Pinsker's inequality: the Kullback-Leibler divergence is at most D_alpha for every alpha > 1,
     # so at most rho.

@@ -23,9 +23,9 @@ import numpy as np
 
 from audit.claims import INTERRUPTED, Claim, CurveClaim
 from audit.errors import TargetFailed
-from audit.outputs.call_guard import stdout_to_stderr
 from audit.outputs.output_parser import UNREAD, oddities
 from audit.outputs.rows import added_up
+from audit.outputs.time_limit import stdout_to_stderr
 from audit.report.audit_report import AuditReport
 from audit.runs.draw_plan import Drawing, Plan, Planned, Stream, block_of, probe_of, stream
 from audit.runs.drawn_runs import DrawnRuns

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from bandits.play import play, run_guarantee
 from bandits.policies.policy import Policy
 from bandits.policies.successive_elimination import BatchedElimination, ShuffleElimination
-from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer
+from bandits.privatizers.batch_sums_by_trust_model import BitPrivatizer, SumPrivatizer
 from bandits.privatizers.privatizer import Privatizer
 from bandits.worlds.arm_environments import Bernoulli, Environment, cz_instance
 from dpcore.lazy_import import lazy_names

@@ -35,7 +35,7 @@ import numpy as np
 from flint import arb
 
 from bandits.batch import failure_probability_of
-from bandits.privatizers.batch_sums import SumPrivatizer
+from bandits.privatizers.batch_sums_by_trust_model import SumPrivatizer
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from dpcore.analysis.contour_sums import quick_tail
 from dpcore.continual_sums import variance

@@ -107,7 +107,7 @@ def play(
 
     >>> from bandits.policies.successive_elimination import BatchedElimination
     >>> from bandits.worlds.arm_environments import Bernoulli
-    >>> from bandits.privatizers.batch_sums import SumPrivatizer
+    >>> from bandits.privatizers.batch_sums_by_trust_model import SumPrivatizer
     >>> privatizer = SumPrivatizer(trust="pure", epsilon=1, failure="1e-4")
     >>> policy = BatchedElimination(privatizer=privatizer)
     >>> world = np.random.default_rng(1)

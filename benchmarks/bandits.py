@@ -34,7 +34,7 @@ from bandits.experiments.runner import play_task
 from bandits.play import play
 from bandits.policies.policy import Policy
 from bandits.policies.successive_elimination import RELEASED, BatchedElimination, DpSe
-from bandits.privatizers.batch_sums import SumPrivatizer, Trust
+from bandits.privatizers.batch_sums_by_trust_model import SumPrivatizer, Trust
 from bandits.privatizers.privatizer import Unprotected
 from bandits.worlds.arm_environments import ClippedNormal, Environment, cz_instance
 from benchmarks.machine import write

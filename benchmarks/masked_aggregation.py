@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.machine import write
 from dpcore.secure_aggregation import server as masked_server
 from dpcore.secure_aggregation import user as masked_user
-from dpcore.secure_aggregation.keys import KeyPair
+from dpcore.secure_aggregation.keys_and_masks import KeyPair
 from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation
 from dpcore.secure_aggregation.round_parameters import Neighbourhood, size_neighbourhood
 

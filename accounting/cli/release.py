@@ -31,7 +31,7 @@ from dpcore.sampling.rng import SYSTEM, SeededRng
 
 if TYPE_CHECKING:
     from accounting.ledger import Ledger
-    from accounting.queries.query import Query
+    from accounting.queries.count_sum_mean_quantile import Query
     from accounting.queries.release_answer import Released
 
 _SCHEMA: Final = "dpcore-release/1"
@@ -232,7 +232,7 @@ _SAME: Final = (
 def _run(file: str, options: ReleaseOptions, *, as_json: bool, dry: bool) -> None:
     from accounting import ledger
     from accounting.ledger.errors import BudgetExhausted
-    from accounting.queries import query as queries
+    from accounting.queries import count_sum_mean_quantile as queries
     from accounting.queries.release_answer import plan as planning
     from accounting.queries.release_answer import release as releasing
     from accounting.queries.table import Table, TableScope
@@ -329,7 +329,7 @@ def _values(found: Released) -> list[tuple[str, str]]:
 
 def _steps(query: Query) -> str:
     # Added noise is drawn in steps, while the answer and its standard error are not in steps.
-    from accounting.queries.query import Additive
+    from accounting.queries.count_sum_mean_quantile import Additive
 
     step = Fraction(query.unit) if isinstance(query, Additive) else Fraction(1)
     return "" if step == 1 else f", in steps of {exactly(step)}"

@@ -27,7 +27,7 @@ from accounting.guarantees.guarantee import (
     probability,
     width,
 )
-from accounting.guarantees.renyi_to_epsilon import (
+from accounting.guarantees.renyi_and_zcdp_to_epsilon import (
     approx_from_renyi,
     delta_from_renyi,
     randomised_response_renyi,

@@ -20,9 +20,14 @@ from accounting.composition.compose import Composition, compose, renyi_of
 from accounting.convert_guarantees import as_approx
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
-from accounting.guarantees.guarantee import Guarantee, golden
-from accounting.guarantees.renyi_to_epsilon import approx_from_renyi, epsilon_at_order, rounded_up
+from accounting.guarantees.guarantee import Guarantee
+from accounting.guarantees.renyi_and_zcdp_to_epsilon import (
+    approx_from_renyi,
+    epsilon_at_order,
+    rounded_up,
+)
 from accounting.guarantees.stated_guarantees import Approx, Pure, ZCdp
+from accounting.guarantees.tradeoff_function import golden
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from accounting.published_noise_bounds import gaussian_sum_epsilon, skellam_renyi_bound
 from dpcore.errors import InvalidParameter

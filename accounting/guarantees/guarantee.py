@@ -6,17 +6,14 @@ and names an alternative. Proofs: docs/proofs/composition.md.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from fractions import Fraction
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
+from accounting.guarantees.tradeoff_function import curve_tradeoff
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import RationalLike, positive_rational, rational, rational_in
 
 if TYPE_CHECKING:
@@ -25,12 +22,6 @@ if TYPE_CHECKING:
     from dpcore.mechanism import Scope
 
 
-_BITS: Final = 192
-_GOLDEN: Final = (math.sqrt(5) - 1) / 2
-_FAR: Final = 128.0
-_PLACES: Final = (0.0, *(2.0**k for k in range(-5, 8)))
-_STEPS: Final = 16
-_NEGLIGIBLE: Final = Fraction(1, 1 << 40)
 _LINES: Final = "each (epsilon, delta) bounds every test (Dong, Roth and Su 2022, Proposition 2.5)"
 
 
@@ -96,7 +87,7 @@ class Guarantee(ABC):
         gives a valid bound; a search chooses the best one.
         """
         at = probability("alpha", alpha)
-        found = _best_line(lambda e: Fraction(min(self.delta(e, relative).upper, 1)), at)
+        found = curve_tradeoff(lambda e: Fraction(min(self.delta(e, relative).upper, 1)), at)
         return Bound(lower=found, upper=1 - at, method="lines", theorem=_LINES, safe="lower")
 
     def plot(
@@ -115,68 +106,6 @@ class Guarantee(ABC):
 
 
 _NONE: Final = "no theorem bounds it; use epsilon(delta) or delta(epsilon)"
-
-
-def line_error(epsilon: Fraction, delta: Fraction, alpha: Fraction) -> Fraction:
-    r"""A lower bound on the type II error of a test of type I error ``alpha``.
-
-    The bound is max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)), rounded down.
-    """
-    kept = 1 - delta
-    with precision(_BITS):
-        factor = ball(epsilon).exp()
-        if not factor.is_finite():
-            return Fraction(0)
-        ends = (ball(kept) - factor * ball(alpha), ball(kept - alpha) / factor)
-        lowest = [Enclosure.of(end).lower for end in ends]
-        return max(Fraction(0), *(Fraction(end) for end in lowest if end > -math.inf))
-
-
-def _best_line(delta: Callable[[Fraction], Fraction], alpha: Fraction) -> Fraction:
-    # Both branches of a line are concave, one in e^epsilon and one in e^-epsilon, so each rises and
-    # then falls in epsilon; their maximum may have two local maxima. Both neighbourhoods are tried.
-    near: list[tuple[float, Fraction]] = [(math.inf, Fraction(0))]
-
-    def delta_at(place: float) -> Fraction:
-        # delta decreases in epsilon: a negligible delta is reused at every larger epsilon.
-        if place >= near[0][0]:
-            return near[0][1]
-        found = delta(Fraction(place))
-        if found <= _NEGLIGIBLE:
-            near[0] = (place, found)
-        return found
-
-    @cache
-    def known(place: float) -> Fraction:
-        return line_error(Fraction(place), delta_at(place), alpha)
-
-    best = max(known(place) for place in _PLACES)
-    hills = [
-        (low, high)
-        for low, here, high in zip((0.0, *_PLACES), _PLACES, (*_PLACES[1:], _FAR), strict=False)
-        if known(here) >= max(known(low), known(high)) and known(here) > 0
-    ]
-    for low, high in hills:
-        best = max(best, Fraction(-golden(lambda place: -known(place), low, high, _STEPS)))
-    return best
-
-
-def golden(value: Callable[[float], End], low: float, high: float, steps: int) -> End:
-    r"""The least ``value(x)`` that a golden-section search finds for x in [``low``, ``high``]."""
-    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-    at_left, at_right = value(left), value(right)
-    best = min(at_left, at_right)
-    for _ in range(steps):
-        if at_left <= at_right:
-            high, right, at_right = right, left, at_left
-            left = high - _GOLDEN * (high - low)
-            at_left = value(left)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + _GOLDEN * (high - low)
-            at_right = value(right)
-        best = min(best, at_left, at_right)
-    return best
 
 
 # -- arguments --------------------------------------------------------------------------------

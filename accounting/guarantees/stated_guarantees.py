@@ -18,11 +18,10 @@ from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import (
     Guarantee,
     check_width,
-    line_error,
     order_above_one,
     probability,
 )
-from accounting.guarantees.renyi_to_epsilon import (
+from accounting.guarantees.renyi_and_zcdp_to_epsilon import (
     approx_from_renyi,
     bounded_range_delta,
     bounded_range_epsilon,
@@ -34,6 +33,7 @@ from accounting.guarantees.renyi_to_epsilon import (
     response_epsilon,
     rounded_up,
 )
+from accounting.guarantees.tradeoff_function import approx_tradeoff
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import A_SCOPE, Scope
 from dpcore.numbers.enclosure import Enclosure, End
@@ -152,7 +152,7 @@ class _Response(_Stated):
         r"""The least type II error at type I error ``alpha`` under this (epsilon, delta)."""
         check_width(relative)
         at = probability("alpha", alpha)
-        least = line_error(*self._point, at)
+        least = approx_tradeoff(*self._point, at)
         return Bound(
             lower=least, upper=1 - at, method=self.word, theorem=self.theorem, safe="lower"
         )

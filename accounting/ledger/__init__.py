@@ -1,4 +1,15 @@
-r"""Budget ledger: a budget per user, charged before each release, in an SQL database."""
+r"""Budget ledger: a budget per user, charged before each release, in an SQL database.
+
+ledger                  a ledger: charges, users and remaining budgets
+charge_request          the names of the users, the batch, and the cost to each user
+charge_or_refuse        charge a batch or refuse it, inside a transaction
+transactions_and_locks  SQLite or PostgreSQL: exclusive write transactions, and who holds the lock
+group_commit            concurrent charges to an SQLite file share a transaction
+sqlite_file             the one location of an SQLite file, and processes that fork
+hash_chain              the history of charges, the digests that chain them, and the SQL tables
+verify_ledger           verify a ledger, and copy verified ledgers
+errors                  the receipt of a charge, and the errors
+"""
 
 from typing import TYPE_CHECKING
 

@@ -31,9 +31,9 @@ from accounting.ledger.charge_request import (
     sorted_names,
 )
 from accounting.ledger.errors import AlreadyCharged, LedgerDamaged, Receipt
+from accounting.ledger.group_commit import Queue
 from accounting.ledger.hash_chain import HISTORY, MECHANISM, QUESTION, Charge, canonical
-from accounting.ledger.shared_transactions import Queue
-from accounting.ledger.transactions import Store
+from accounting.ledger.transactions_and_locks import Store
 from accounting.ledger.verify_ledger import Damage, damages
 from accounting.privacy_filters import Filter, Price, filter_for
 from dpcore.errors import InvalidParameter

@@ -39,7 +39,7 @@ from accounting.ledger.charge_or_refuse import Book
 from accounting.ledger.errors import LedgerDamaged
 from accounting.ledger.hash_chain import FORMAT, Account, Charge, Tables, names_digest, value_digest
 from accounting.ledger.sqlite_file import PRIVATE, bring_to_disk
-from accounting.ledger.transactions import Store, as_stored
+from accounting.ledger.transactions_and_locks import Store, as_stored
 from dpcore.errors import InvalidParameter
 
 _ROWS: Final = 10_000

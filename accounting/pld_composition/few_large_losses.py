@@ -24,17 +24,17 @@ from flint import arb
 from accounting.pairs.enclose_curve import joined, within
 from accounting.pld.finite_pld import Listing
 from accounting.pld_composition.cell_refinement import ListedLoss, TabledLoss
-from accounting.pld_composition.contour_integral import (
+from accounting.pld_composition.contour_sum import (
+    ContourSum,
+    MixedSum,
+    epsilon_between,
+)
+from accounting.pld_composition.delta_of_total_loss import (
     PRECISION,
     ContourIntegral,
     smoothing,
     spare_mass,
     sum_at,
-)
-from accounting.pld_composition.contour_sum import (
-    ContourSum,
-    MixedSum,
-    epsilon_between,
 )
 from accounting.pld_composition.enumerate_outcomes import epsilon_of
 from accounting.pld_composition.factor import LossPart

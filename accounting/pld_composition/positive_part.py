@@ -21,7 +21,7 @@ from flint import arb
 
 from accounting.pld.finite_pld import Listing
 from accounting.pld_composition.cell_refinement import ListedLoss
-from accounting.pld_composition.contour_integral import ContourIntegral
+from accounting.pld_composition.delta_of_total_loss import ContourIntegral
 from accounting.pld_composition.saddle_point import saddle_at_epsilon
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_down, round_up
 

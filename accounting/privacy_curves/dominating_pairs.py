@@ -14,7 +14,7 @@ computed from
 - the law of the summed noise, for one Gaussian law, discrete or not, with one shift;
 - an enumeration of the outcomes, if there are few;
 - otherwise a contour integral of discretised losses
-  (:mod:`accounting.pld_composition.contour_integral`).
+  (:mod:`accounting.pld_composition.delta_of_total_loss`).
 
 An (epsilon, delta) claim has an infinite loss with probability delta (``lost``). Proofs:
 docs/proofs/composition.md.
@@ -48,7 +48,7 @@ from accounting.pld.integer_cells import table_of
 from accounting.pld.noise_density import NormalDensity, NormalLoss
 from accounting.pld.real_cells import RealPair
 from accounting.pld_composition.cell_refinement import TabledLoss
-from accounting.pld_composition.contour_integral import ContourIntegral
+from accounting.pld_composition.delta_of_total_loss import ContourIntegral
 from accounting.pld_composition.enumerate_outcomes import MANY_OUTCOMES, MOST_OUTCOMES, Enumeration
 from accounting.pld_composition.factor import LossPart
 from accounting.pld_composition.few_large_losses import FewLargeLosses

@@ -23,7 +23,7 @@ from accounting.descriptions.description import Description
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import Guarantee, order_above_one, probability, width
-from accounting.guarantees.renyi_to_epsilon import approx_from_renyi, delta_from_renyi
+from accounting.guarantees.renyi_and_zcdp_to_epsilon import approx_from_renyi, delta_from_renyi
 from accounting.guarantees.stated_guarantees import Pure, ZCdp
 from accounting.law_pairs.registry import Coordinates, additive, candidates, worst
 from accounting.pairs.enclose_curve import MOST_BITS, as_ball, largest, narrowed, within

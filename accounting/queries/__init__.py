@@ -1,8 +1,8 @@
 r"""Queries on tables whose rows belong to users, and their private answers.
 
-``query`` defines counts, sums, means, histograms, quantiles and top k; ``table`` reads tables;
-``release_answer`` releases the answers of queries, also with a ledger or in a session. Proofs:
-docs/proofs/selection.md.
+``count_sum_mean_quantile`` defines counts, sums, means, histograms, quantiles and top k, with their
+sensitivities; ``table`` reads tables; ``release_answer`` releases the answers of queries, also with
+a ledger or in a session. Proofs: docs/proofs/selection.md.
 """
 
 from typing import TYPE_CHECKING
@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 from dpcore.lazy_import import lazy_names
 
 if TYPE_CHECKING:
-    from accounting.queries.query import Count, Histogram, Mean, Quantile, Sum, Target, TopK
+    from accounting.queries.count_sum_mean_quantile import (
+        Count,
+        Histogram,
+        Mean,
+        Quantile,
+        Sum,
+        Target,
+        TopK,
+    )
     from accounting.queries.release_answer import Released, Session, release
     from accounting.queries.table import Table, TableScope
 

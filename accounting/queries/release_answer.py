@@ -26,7 +26,15 @@ from accounting.guarantees.stated_guarantees import Word, ZCdp, read_claim
 from accounting.ledger.charge_request import cost, refuse_seed
 from accounting.ledger.errors import BudgetExhausted, LedgerUnavailable, Receipt, ValueLost
 from accounting.privacy_filters import AtAllTimes, Odometer, Price, filter_for
-from accounting.queries.query import Additive, Answer, Mean, Query, Target, scaled, spread
+from accounting.queries.count_sum_mean_quantile import (
+    Additive,
+    Answer,
+    Mean,
+    Query,
+    Target,
+    scaled,
+    spread,
+)
 from accounting.queries.table import Table, TableScope
 from dpcore.cli.terminal import html_table
 from dpcore.errors import ABSENT, DpcoreError, InvalidParameter

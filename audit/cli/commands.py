@@ -117,7 +117,7 @@ def _read_options(given: dict[str, Any], spec: Path | None, scheduler: str | Non
 def _audited(
     spec: AuditSpec, scheduler: str | None, html: Path | None, form: str
 ) -> tuple[AuditReport, Rendered]:
-    from audit.outputs.call_guard import stdout_to_stderr
+    from audit.outputs.time_limit import stdout_to_stderr
     from audit.run_audit import Audit
     from audit.sandbox.sandboxed_target import Sandbox
 

@@ -210,7 +210,7 @@ def fit_command(
 
 
 def _sampler(spelling: str) -> Any:
-    from audit.outputs.call_guard import load
+    from audit.outputs.time_limit import load
     from audit.targets.target_syntax import read_target
     from dpcore.parse_noise import LAWS
 

@@ -154,10 +154,10 @@ def dpsgd_command(
     seed = seed_of(spec)
 
     def load() -> Any:
-        from audit.outputs import call_guard
+        from audit.outputs import time_limit
         from audit.training.check_dpsgd_step import LIBRARIES
 
-        return step if step in LIBRARIES else call_guard.load(step)
+        return step if step in LIBRARIES else time_limit.load(step)
 
     def audited(made: Any) -> Result:
         from audit.training.check_dpsgd_step import dpsgd

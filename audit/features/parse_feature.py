@@ -40,12 +40,12 @@ from audit.errors import TargetFailed
 from audit.features import built_in_features as maps
 from audit.features.built_in_features import by_value, each
 from audit.features.learner_columns import MOST_WIDE, step_of
-from audit.outputs.call_guard import current, load
 from audit.outputs.copies import captured
 from audit.outputs.identity import identity, number_in
 from audit.outputs.output_parser import Outputs, require_readable, same
 from audit.outputs.reading import as_float
 from audit.outputs.rows import Floats, Schema, Table
+from audit.outputs.time_limit import current, load
 from dpcore.errors import InvalidParameter
 from dpcore.spec_syntax import did_you_mean
 

@@ -57,7 +57,7 @@ from audit.fit.statistics import (
     witness,
 )
 from audit.formats.result import Result, Statement, computed, fact, format_share
-from audit.outputs.call_guard import Watchdog, stdout_to_stderr
+from audit.outputs.time_limit import Watchdog, stdout_to_stderr
 from audit.statistical_tests.sample_outcome import versions
 from audit.targets.target import Block, Catalogued, Target, seeded_rng
 from audit.targets.target_syntax import takes_ours

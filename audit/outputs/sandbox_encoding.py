@@ -89,7 +89,7 @@ def pack(value: object, objects: Objects) -> bytes:
     r"""Serialise a value for another process.
 
     Serialising runs code of the value's class (its hash, equality and repr); see
-    :func:`audit.outputs.call_guard.reading`.
+    :func:`audit.outputs.time_limit.reading`.
     """
     file = io.BytesIO()
     _Pickler(file, objects).dump(value)

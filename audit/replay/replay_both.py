@@ -21,11 +21,11 @@ import numpy as np
 
 from audit.audit_spec import AuditSpec, SensitivityNorm
 from audit.errors import Unreadable
-from audit.outputs.call_guard import RAISED, TimeUp, Watchdog, failure, stdout_to_stderr
 from audit.outputs.copies import captured, copies
 from audit.outputs.identity import identity, without_address
 from audit.outputs.output_parser import kind, require_readable
 from audit.outputs.rows import EXACT, Cell, Row, row_of
+from audit.outputs.time_limit import RAISED, TimeUp, Watchdog, failure, stdout_to_stderr
 from audit.replay.findings_from_runs import (
     appearances,
     failures,

@@ -22,8 +22,8 @@ from audit.audit_spec import AuditSpec
 from audit.claims import LOOKS, TRAINING, Claim
 from audit.errors import TargetFailed
 from audit.features.parse_feature import Feature, with_time
-from audit.outputs.call_guard import current, reading
 from audit.outputs.output_parser import Outputs, concatenate, draw_worlds, same
+from audit.outputs.time_limit import current, reading
 from audit.targets.target import Block, Target
 from dpcore.errors import InvalidParameter
 

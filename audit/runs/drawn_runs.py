@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from audit.errors import TargetFailed
 from audit.features.parse_feature import Feature, default_features, require_fixed
-from audit.outputs.call_guard import Watchdog, reading, stdout_to_stderr
 from audit.outputs.output_parser import OutputParser, Outputs, concatenate
+from audit.outputs.time_limit import Watchdog, reading, stdout_to_stderr
 from audit.runs.draw_plan import Plan, Planned, worlds_of
 from audit.statistical_tests.multiple_testing import FamilyProcess, View, watch_views
 from audit.statistical_tests.prequential_fixed_runs_test import block_ends
@@ -116,7 +116,7 @@ class DrawnRuns:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        r"""The context :func:`audit.outputs.call_guard.reading` with this audit's time limit.
+        r"""The context :func:`audit.outputs.time_limit.reading` with this audit's time limit.
 
         It also redirects standard output to standard error.
         """

@@ -34,9 +34,9 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from audit.errors import TargetFailed
-from audit.outputs import call_guard
-from audit.outputs.call_guard import RAISED, failure, flush, reading, signal_name, stdout_to_stderr
+from audit.outputs import time_limit
 from audit.outputs.sandbox_encoding import Objects, pack, unpack
+from audit.outputs.time_limit import RAISED, failure, flush, reading, signal_name, stdout_to_stderr
 from dpcore.errors import ABSENT, InvalidParameter
 
 _TRACED: Final = 1 << 14
@@ -358,7 +358,7 @@ class IsolatedProcess:
 
     def _begin(self) -> None:
         ours, theirs = socket.socketpair()
-        call_guard.flush()  # so that no output is printed twice
+        time_limit.flush()  # so that no output is printed twice
         self._known, self._received = {}, bytearray()
         _prctl(_GET_REAPER, ctypes.byref(self._reaper))
         _prctl(_SET_REAPER, 1)
@@ -395,7 +395,7 @@ class IsolatedProcess:
             # A handler instead of SIG_IGN, which the target's children would inherit.
             handler: Any = signal.default_int_handler if self.forwards_ctrl_c else lambda *_: None
             signal.signal(signal.SIGINT, handler)
-        call_guard.publish(self.memory)
+        time_limit.publish(self.memory)
         with stdout_to_stderr():
             self.work(Pipe(socket=theirs, memory=self.memory, name=self.name))
             if os.getpid() == os.getsid(0):  # not in a child that the target forked

@@ -27,8 +27,8 @@ from typing import Any, Final
 import numpy as np
 
 from audit.errors import REPEATS, TargetFailed
-from audit.outputs.call_guard import Watchdog, reading, stdout_to_stderr
 from audit.outputs.sandbox_encoding import Objects, pack, unpack
+from audit.outputs.time_limit import Watchdog, reading, stdout_to_stderr
 from audit.runs.draw_plan import Drawing, draw_block, keeps_to_its_seed
 from audit.sandbox.child_process import error_fields, error_from_fields, result_of, run_work
 from audit.targets.target import Block, Target

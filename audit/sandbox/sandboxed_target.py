@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from audit.errors import TargetFailed
 from audit.features.parse_feature import Feature, own_map, read_feature
-from audit.outputs.call_guard import Watchdog
 from audit.outputs.output_parser import Outputs, concatenate
+from audit.outputs.time_limit import Watchdog
 from audit.sandbox.child_process import Ended, IsolatedProcess, Pipe
 from audit.targets.target import Block, Scalar, Target
 from audit.targets.target_syntax import files_of, read_target, source_of

@@ -31,9 +31,9 @@ from audit.features.fit_score_model import learned_scores
 from audit.features.parse_feature import default_features
 from audit.formats.result import Facts
 from audit.formats.shorten import cut
-from audit.outputs.call_guard import stdout_to_stderr
 from audit.outputs.output_parser import OutputParser, Outputs, concatenate, draw_worlds
 from audit.outputs.reading import Integers, read
+from audit.outputs.time_limit import stdout_to_stderr
 from audit.runs.draw_plan import Plan
 from audit.sandbox.parallel_jobs import Drawer, check_reveals, drawer
 from audit.search.neighbour_spaces import DatasetPair, Space, key, unique_pairs

@@ -33,8 +33,8 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from audit.errors import TargetFailed
-from audit.outputs.call_guard import signal_name
 from audit.outputs.output_parser import Outputs, join
+from audit.outputs.time_limit import signal_name
 from audit.targets.target import Block, Target
 from dpcore.errors import InvalidParameter
 

@@ -20,8 +20,8 @@ from fractions import Fraction
 from typing import Any, Final
 
 from accounting.composition.partition_selection_guarantee import most_exposed
-from accounting.queries import query as queries
-from accounting.queries.query import Query, Target
+from accounting.queries import count_sum_mean_quantile as queries
+from accounting.queries.count_sum_mean_quantile import Query, Target
 from accounting.queries.release_answer import epsilon_at, plan
 from accounting.queries.table import Table, TableScope
 from audit.targets.local_and_selection import has_law, law_of

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from audit.claims import Claim, CurveClaim, read_claim
 from audit.errors import TargetFailed
-from audit.outputs.call_guard import current
 from audit.outputs.copies import captured, copies
 from audit.outputs.output_parser import Outputs, join, require_no_iterator, require_readable
+from audit.outputs.time_limit import current
 from dpcore.errors import ABSENT, InvalidParameter, Unrepresentable
 from dpcore.mechanism import Relation
 from dpcore.noise import Noise

@@ -43,7 +43,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, get_args, runtime_checkable
 
 from audit.features.parse_feature import FEATURES, Feature
-from audit.outputs.call_guard import load
+from audit.outputs.time_limit import load
 from audit.targets.target import (
     FORMS,
     Catalogued,

@@ -33,7 +33,7 @@ from audit.fit.statistics import (
     resolution,
     witness,
 )
-from audit.outputs.call_guard import RAISED, Watchdog, failure, stdout_to_stderr
+from audit.outputs.time_limit import RAISED, Watchdog, failure, stdout_to_stderr
 from audit.statistical_tests.sample_outcome import versions
 from audit.training.step_report import Check, CheckVerdict, Sampling, Stated, StepReport
 from dpcore.errors import InvalidParameter

@@ -48,7 +48,7 @@ from bandits.policies.registry import (
     read_algorithm,
 )
 from bandits.policies.successive_elimination import NAMES, BatchedElimination
-from bandits.privatizers.batch_sums import SumPrivatizer
+from bandits.privatizers.batch_sums_by_trust_model import SumPrivatizer
 from bandits.privatizers.continual_sums_per_arm import StreamRelease
 from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.returning_users import SteadyPrivatizer
@@ -199,7 +199,7 @@ def audit_view(
     both; the releases of the policy must all have the same noise law
     (``bandits.privatizers.returning_users``).
 
-    >>> from bandits.privatizers.batch_sums import SumPrivatizer
+    >>> from bandits.privatizers.batch_sums_by_trust_model import SumPrivatizer
     >>> pure = SumPrivatizer(trust="pure", epsilon="1/2", failure="1e-3")
     >>> audit_view(BatchedElimination(privatizer=pure)).epsilon
     Fraction(1, 2)

@@ -47,7 +47,7 @@ from accounting.guarantees.stated_guarantees import Assumed, Pure
 from bandits.policies.combinatorial_ucb import FAMILY
 from bandits.policies.registry import LINEAR
 from bandits.policies.successive_elimination import NAMES
-from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
+from bandits.privatizers.batch_sums_by_trust_model import BitPrivatizer, SumPrivatizer, Trust
 from bandits.privatizers.continual_sums_per_arm import StreamPrivatizer, StreamTrust
 from bandits.privatizers.deployment import ALL_HONEST, BITS_ONLY, SOME_HONEST, SUM_ONLY, TRUSTED
 from bandits.privatizers.run_guarantee import NEW, POOLED

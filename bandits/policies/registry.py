@@ -1,9 +1,10 @@
 r"""The algorithms of ``dpcore bandit`` by name: their settings and their policies.
 
 With the exact radius, batched elimination uses the exact schedule, and the ``scaling`` of its
-:class:`~bandits.privatizers.batch_sums.SumPrivatizer` is 4 instead of 1. The scaling is the
-parameter s of dist-rdp-se and dist-cdp-se, 10 by default. With the paper's radius, all parameters
-are those of the algorithm's paper or, with ``schedule="released"``, those of its released code.
+:class:`~bandits.privatizers.batch_sums_by_trust_model.SumPrivatizer` is 4 instead of 1. The scaling
+is the parameter s of dist-rdp-se and dist-cdp-se, 10 by default. With the paper's radius, all
+parameters are those of the algorithm's paper or, with ``schedule="released"``, those of its
+released code.
 
 Your own policy is written ``file.py:NAME`` or ``package.module:NAME`` and is imported into this
 process as trusted code. An audit creates it without arguments; a run passes ``epsilon``, ``delta``,
@@ -48,7 +49,7 @@ from bandits.policies.successive_elimination import (
     ShuffleElimination,
     exact_schedule,
 )
-from bandits.privatizers.batch_sums import (
+from bandits.privatizers.batch_sums_by_trust_model import (
     BitPrivatizer,
     PureShufflePrivatizer,
     SumPrivatizer,

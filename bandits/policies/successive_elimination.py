@@ -60,7 +60,7 @@ from bandits.batch import (
 )
 from bandits.elimination_radii import ExactRadius, Radius, RadiusName, tkms_width
 from bandits.policies.policy import Choice, Policy
-from bandits.privatizers.batch_sums import SumPrivatizer
+from bandits.privatizers.batch_sums_by_trust_model import SumPrivatizer
 from bandits.privatizers.deployment import NO_NOISE
 from bandits.privatizers.privatizer import Privatizer
 from dpcore.errors import InvalidParameter
@@ -415,7 +415,7 @@ class ShuffleElimination(Elimination):
 
     VB-SDP-AE has 2^t users per arm in phase t.
 
-    >>> from bandits.privatizers.batch_sums import BitPrivatizer
+    >>> from bandits.privatizers.batch_sums_by_trust_model import BitPrivatizer
     >>> privatizer = BitPrivatizer(epsilon="1/2", delta="1e-6")
     >>> vb = ShuffleElimination(privatizer=privatizer)
     >>> vb.name, vb.choose(vb.init(2, 1000))

@@ -8,8 +8,9 @@ worst part (``bandits.privatizers.run_guarantee``).
 
 A privatizer defines the protocol for every number of users. Its noise, bits, guarantee and releases
 are derived from that protocol (``bandits.privatizers.deployment``). The privatizer without privacy
-is in this module, those for sums, shuffled bits and pure shuffles are in ``batch_sums``, and those
-for returning users are in ``returning_users``. Proofs: docs/proofs/bandits.md.
+is in this module, those for sums, shuffled bits and pure shuffles are in
+``batch_sums_by_trust_model``, and those for returning users are in ``returning_users``. Proofs:
+docs/proofs/bandits.md.
 """
 
 from __future__ import annotations

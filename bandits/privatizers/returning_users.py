@@ -36,7 +36,7 @@ from accounting.ledger import AlreadyCharged, Ledger
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from accounting.privacy_filters import SHARES
 from bandits.batch import Plays, Pulls
-from bandits.privatizers.batch_sums import Planned
+from bandits.privatizers.batch_sums_by_trust_model import Planned
 from bandits.privatizers.deployment import EVERYONE, Deployment
 from bandits.privatizers.privatizer import Releasing
 from bandits.privatizers.run_guarantee import POOLED, RunGuarantee, Users

@@ -20,7 +20,7 @@ from accounting.calibration.calibrate_noise_rounds_or_rate import calibrate
 from accounting.composition.compose import compose
 from accounting.composition.composition_theorems import advanced_over_splits, per_user
 from accounting.errors import NotDerived
-from accounting.guarantees.renyi_to_epsilon import approx_from_renyi
+from accounting.guarantees.renyi_and_zcdp_to_epsilon import approx_from_renyi
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.batch import arms_and_horizon
 from bandits.elimination_radii import ExactRadius

@@ -7,7 +7,7 @@ from typing import Final
 
 from bandits.elimination_radii import ExactRadius
 from bandits.policies.successive_elimination import RELEASED, BatchedElimination
-from bandits.privatizers.batch_sums import SumPrivatizer, Trust
+from bandits.privatizers.batch_sums_by_trust_model import SumPrivatizer, Trust
 from bandits.regret_plots import Curve, Panel
 from bandits.worlds import preset_of
 from benchmarks.figures.section import (

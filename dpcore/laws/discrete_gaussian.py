@@ -53,7 +53,7 @@ from dpcore.sampling.inversion import (
     table_reach,
 )
 from dpcore.sampling.rng import Rng
-from dpcore.sampling.unimodal_rejection import Centred
+from dpcore.sampling.step_function_rejection import Centred
 
 _TABLE_VARIANCE: Final = 1 << 22
 _SERIES_VARIANCE: Final = 1 << 12

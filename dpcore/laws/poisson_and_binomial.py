@@ -34,7 +34,7 @@ from dpcore.numbers.parameter import Exact, Whole
 from dpcore.sampling.bernoulli import bernoulli
 from dpcore.sampling.inversion import TABLE_BITS, Batch, InversionTable, invert, table_of_masses
 from dpcore.sampling.rng import Rng
-from dpcore.sampling.unimodal_rejection import Centred
+from dpcore.sampling.step_function_rejection import Centred
 
 Ratio = tuple[int, int]
 """A rational >= 0 as numerator and denominator, not in lowest terms."""

@@ -28,7 +28,7 @@ from dpcore.numbers.parameter import integer
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.secure_aggregation import server as masked_server
 from dpcore.secure_aggregation import user as masked_user
-from dpcore.secure_aggregation.keys import KeyPair
+from dpcore.secure_aggregation.keys_and_masks import KeyPair
 from dpcore.secure_aggregation.messages import AggregationRefused
 from dpcore.secure_aggregation.round_parameters import (
     SERVER,

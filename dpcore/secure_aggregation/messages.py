@@ -5,8 +5,8 @@ r"""The messages of masked aggregation: immutable values with a canonical encodi
 An identity is a length byte and 1 to 255 bytes of UTF-8; length 0 is the server. Numbers are
 big-endian and of fixed width; lists are sorted by identity. So each value has exactly one encoding,
 and :func:`decode` rejects every other byte string. The tag (see
-:mod:`dpcore.secure_aggregation.keys`) covers all bytes before the tag. The paper to which the
-docstrings refer is Bonawitz et al. 2017.
+:mod:`dpcore.secure_aggregation.keys_and_masks`) covers all bytes before the tag. The paper to which
+the docstrings refer is Bonawitz et al. 2017.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ import numpy as np
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers, IntegersLike, refuse_masked
 from dpcore.sampling.rng import SYSTEM, Rng
-from dpcore.secure_aggregation.keys import (
+from dpcore.secure_aggregation.keys_and_masks import (
     Channel,
     KeyPair,
     SharePair,

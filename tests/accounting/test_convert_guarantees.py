@@ -22,9 +22,9 @@ from accounting import (
     compose,
 )
 from accounting.convert_guarantees import as_approx, as_approx_at, as_pure, as_rdp, as_zcdp
-from accounting.guarantees import renyi_to_epsilon
+from accounting.guarantees import renyi_and_zcdp_to_epsilon
 from accounting.guarantees import stated_guarantees as stated
-from accounting.guarantees.renyi_to_epsilon import (
+from accounting.guarantees.renyi_and_zcdp_to_epsilon import (
     approx_from_renyi,
     delta_at_order,
     delta_from_renyi,
@@ -123,7 +123,9 @@ def test_renyi_points_are_converted_at_the_best_order() -> None:
     deltas = [delta_at_order(e, a, Fraction(1)) for a, e in points_of(claim)]
     assert Fraction(as_approx_at(claim, 1).stated_delta) == min(deltas)
     mutant = mutated(
-        renyi_to_epsilon._constant, "+ ball(1 - 1 / order).log()", "+ 2 * ball(1 - 1 / order).log()"
+        renyi_and_zcdp_to_epsilon._constant,
+        "+ ball(1 - 1 / order).log()",
+        "+ 2 * ball(1 - 1 / order).log()",
     )
     short = rewired(epsilon_at_order, _constant=mutant)
     assert short(Fraction(1, 400), Fraction(2), Fraction("1e-6")) < each[0]
@@ -171,7 +173,7 @@ def test_any_renyi_curve_is_searched_over_real_orders() -> None:
     assert bounded.upper_float < 40
     assert approx_from_renyi(lambda a: Enclosure.infinite(), "1e-6").upper == math.inf
     # A broken search gives a worse bound, not a wrong one.
-    aimless = mutated(renyi_to_epsilon._least, "place + 1, _STEPS", "place + 1, 0")
+    aimless = mutated(renyi_and_zcdp_to_epsilon._least, "place + 1, _STEPS", "place + 1, 0")
     broken = rewired(approx_from_renyi, _least=aimless)(lambda a: a / 800, "1e-6").upper
     assert broken > epsilon(as_approx(ZCdp("1/800"), "1e-6"))
 

@@ -27,7 +27,7 @@ from bandits.elimination_radii import (
     tkms_width,
 )
 from bandits.policies.successive_elimination import BatchedElimination, Schedule
-from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
+from bandits.privatizers.batch_sums_by_trust_model import BitPrivatizer, SumPrivatizer, Trust
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from dpcore import (
     Binomial,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bandits.batch import Commit, Pulls
 from bandits.play import Run, play
 from bandits.policies.successive_elimination import BatchedElimination
-from bandits.privatizers.batch_sums import SumPrivatizer, Trust
+from bandits.privatizers.batch_sums_by_trust_model import SumPrivatizer, Trust
 from bandits.regret import ArmRegret
 from bandits.worlds.arm_environments import Bernoulli, Environment
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng

@@ -33,7 +33,11 @@ from bandits.policies.combinatorial_ucb import cucb, laplace_quantile
 from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.policies.registry import Setting
 from bandits.policies.successive_elimination import BatchedElimination, DpSe, ShuffleElimination
-from bandits.privatizers.batch_sums import BitPrivatizer, PureShufflePrivatizer, SumPrivatizer
+from bandits.privatizers.batch_sums_by_trust_model import (
+    BitPrivatizer,
+    PureShufflePrivatizer,
+    SumPrivatizer,
+)
 from bandits.privatizers.continual_sums_per_arm import StreamPrivatizer
 from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.privatizer import Unprotected

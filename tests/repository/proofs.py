@@ -31,7 +31,7 @@ NEED_A_PROOF = (
     "dpcore.sampling.bernoulli:bernoulli_exp",
     "dpcore.sampling.inversion:InversionTable.fill",
     "dpcore.sampling.inversion:table_of_masses",
-    "dpcore.sampling.unimodal_rejection:Centred._fill",
+    "dpcore.sampling.step_function_rejection:Centred._fill",
     "dpcore.numbers.enclosure:narrow",
     "dpcore.numbers.arrays:exp_neg",
     "dpcore.analysis.contour_sums:upper_tail",

@@ -21,7 +21,7 @@ from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits import BatchedElimination, Bernoulli, SumPrivatizer, play
 from bandits.certificates.certify_run import certificate_of
 from bandits.certificates.recheck import SCHEMA
-from bandits.privatizers.batch_sums import PureShufflePrivatizer
+from bandits.privatizers.batch_sums_by_trust_model import PureShufflePrivatizer
 from dpcore import DiscreteGaussian, SystemRng
 from dpcore.sampling.rng import SeededRng
 from tests.accounting.certificates.conftest import clear

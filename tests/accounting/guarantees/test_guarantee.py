@@ -29,7 +29,7 @@ from accounting import (
     compose,
     guarantee,
 )
-from accounting.guarantees.guarantee import line_error
+from accounting.guarantees.tradeoff_function import approx_tradeoff
 from dpcore import DiscreteGaussian, DiscreteLaplace, InvalidParameter, Mechanism, Sensitivity
 from dpcore.cli.terminal import html_table
 from dpcore.laws.poisson_and_binomial import Binomial
@@ -149,9 +149,9 @@ def test_the_tradeoff_bound_of_one_point_is_attained() -> None:
     q = 1 / (1 + math.e)
     found = Pure(1).tradeoff(Fraction(q))
     assert abs(q - float(found)) < 1e-9
-    wrong = mutated(line_error, "factor * ball(alpha)", "ball(alpha) / factor")
+    wrong = mutated(approx_tradeoff, "factor * ball(alpha)", "ball(alpha) / factor")
     at = (Fraction(1), Fraction(0), Fraction(q))
-    assert wrong(*at) > line_error(*at) + Fraction(1, 10)
+    assert wrong(*at) > approx_tradeoff(*at) + Fraction(1, 10)
 
 
 def test_boxes_of_bits_have_every_method_of_a_guarantee() -> None:

@@ -25,17 +25,17 @@ WRITER = """
 import os, sys
 from accounting.guarantees.stated_guarantees import ZCdp
 from accounting.ledger import Ledger, Request
-from accounting.ledger import transactions
+from accounting.ledger import transactions_and_locks
 from tests.support.ledger.budget import BUDGET
 from tests.support.ledger.budget import per_user
 folder, careless = sys.argv[1], sys.argv[2] == "careless"
-transactions._LOG = 1 << 16  # the log is moved into the file several times
+transactions_and_locks._LOG = 1 << 16  # the log is moved into the file several times
 if careless:
-    prepare = transactions._prepare
+    prepare = transactions_and_locks._prepare
     def lax(connection, record):
         prepare(connection, record)
         connection.execute("PRAGMA synchronous = OFF")
-    transactions._prepare = lax
+    transactions_and_locks._prepare = lax
 said = os.open(f"{folder}/said", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 users = [f"user {n}" for n in range(60)]
 with Ledger.create(f"{folder}/ledger.db", budget=BUDGET) as ledger:

@@ -260,7 +260,7 @@ def test_the_command_explains_how_to_open_a_copy(
 
 OPENED = """
 import ctypes, os, sys, threading
-from accounting.ledger import Ledger, LedgerUnavailable, shared_transactions
+from accounting.ledger import Ledger, LedgerUnavailable, group_commit
 from accounting.ledger import sqlite_file
 from tests.support.ledger.budget import per_user
 ledger, price = Ledger.open(sys.argv[1]), per_user("1/50")

@@ -37,7 +37,7 @@ from accounting.queries import (
     release,
 )
 from accounting.queries import table as tables_module
-from accounting.queries.query import Query
+from accounting.queries.count_sum_mean_quantile import Query
 from dpcore import SeededRng
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation

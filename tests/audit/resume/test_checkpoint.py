@@ -257,7 +257,7 @@ from pathlib import Path
 sys.path.insert(0, {str(ROOT)!r})
 from audit.resume import resume
 from audit.claims import Claim
-from audit.outputs.call_guard import stdout_to_stderr
+from audit.outputs.time_limit import stdout_to_stderr
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample
 from audit.targets.target_syntax import read_target

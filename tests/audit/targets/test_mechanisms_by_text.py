@@ -16,7 +16,7 @@ from scipy.stats import chisquare
 
 from accounting.composition.partition_selection_guarantee import least_threshold
 from accounting.queries import Count, Histogram, Mean, Quantile, Sum, TableScope, Target, TopK
-from accounting.queries.query import Moves, Query, noisy
+from accounting.queries.count_sum_mean_quantile import Moves, Query, noisy
 from audit import audit
 from audit.targets import continual
 from audit.targets.local_and_selection import law_of

@@ -20,7 +20,7 @@ from bandits.play import play
 from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.policies.registry import ALGORITHMS
 from bandits.policies.successive_elimination import BatchedElimination
-from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
+from bandits.privatizers.batch_sums_by_trust_model import BitPrivatizer, SumPrivatizer, Trust
 from bandits.privatizers.continual_sums_per_arm import StreamPrivatizer, Totals
 from bandits.privatizers.privatizer import Privatizer
 from bandits.privatizers.vector_averages import AveragePrivatizer

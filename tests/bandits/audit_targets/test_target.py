@@ -20,7 +20,7 @@ from bandits.audit_targets.target import AuditTarget, audit_view, both, target
 from bandits.batch import Released, ReleasedSum
 from bandits.play import _Sent
 from bandits.policies.successive_elimination import BatchedElimination, EliminationState
-from bandits.privatizers.batch_sums import SumPrivatizer
+from bandits.privatizers.batch_sums_by_trust_model import SumPrivatizer
 from bandits.privatizers.deployment import Deployment, SumProtocol
 from bandits.privatizers.returning_users import steady_for
 from dpcore.errors import InvalidParameter

@@ -29,7 +29,7 @@ from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.policies.policy import Policy
 from bandits.policies.registry import Setting, read_algorithm
 from bandits.policies.successive_elimination import BatchedElimination, DpSe, ShuffleElimination
-from bandits.privatizers.batch_sums import (
+from bandits.privatizers.batch_sums_by_trust_model import (
     BitPrivatizer,
     PureShufflePrivatizer,
     SumPrivatizer,

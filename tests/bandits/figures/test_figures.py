@@ -14,7 +14,7 @@ from bandits.elimination_radii import RadiusName
 from bandits.experiments.experiment import Cell, Experiment
 from bandits.experiments.runner import run_cells
 from bandits.policies.successive_elimination import ScheduleName, ShuffleElimination
-from bandits.privatizers.batch_sums import BitPrivatizer
+from bandits.privatizers.batch_sums_by_trust_model import BitPrivatizer
 from bandits.worlds.arm_environments import Bernoulli, Environment
 from benchmarks.figures import section
 from benchmarks.figures.__main__ import QUICK, STUDIES, WHOLE, regenerate

@@ -21,7 +21,7 @@ from bandits.policies.successive_elimination import (
     ShuffleElimination,
     exact_schedule,
 )
-from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer
+from bandits.privatizers.batch_sums_by_trust_model import BitPrivatizer, SumPrivatizer
 from bandits.privatizers.privatizer import Unprotected
 from dpcore.errors import InvalidParameter
 from tests.day_and_nightly import by_day

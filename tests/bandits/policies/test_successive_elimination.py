@@ -30,7 +30,7 @@ from bandits.policies.successive_elimination import (
     means_of,
     surviving,
 )
-from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer
+from bandits.privatizers.batch_sums_by_trust_model import BitPrivatizer, SumPrivatizer
 from bandits.privatizers.privatizer import Unprotected
 from bandits.privatizers.returning_users import SteadyPrivatizer
 from dpcore.errors import InvalidParameter

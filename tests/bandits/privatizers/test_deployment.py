@@ -19,7 +19,7 @@ from bandits.elimination_radii import ExactRadius, certified_width
 from bandits.play import run_guarantee
 from bandits.policies.successive_elimination import BatchedElimination, ShuffleElimination, means_of
 from bandits.privatizers import deployment as module
-from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
+from bandits.privatizers.batch_sums_by_trust_model import BitPrivatizer, SumPrivatizer, Trust
 from bandits.privatizers.deployment import ALL_HONEST, MASKED, Deployment, masked_sum
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.run_guarantee import RunGuarantee, Users

@@ -17,7 +17,7 @@ from accounting.privacy_curves.release_curve import PrivacyCurve
 from accounting.protocol_guarantees.pure_shuffle_guarantee import CertifiedShuffle
 from audit.fit.fit import fit
 from bandits.policies.successive_elimination import BatchedElimination
-from bandits.privatizers.batch_sums import (
+from bandits.privatizers.batch_sums_by_trust_model import (
     BitPrivatizer,
     PureShufflePrivatizer,
     SumPrivatizer,

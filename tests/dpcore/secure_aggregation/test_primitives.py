@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import Rng, SeededRng, Words
-from dpcore.secure_aggregation.keys import add, mask, subtract
+from dpcore.secure_aggregation.keys_and_masks import add, mask, subtract
 from dpcore.secure_aggregation.round_parameters import LARGEST_MODULUS
 from dpcore.secure_aggregation.shamir import PRIME, interpolate, share, weights, write_element
 from tests.support.dpcore.mutants import mutated

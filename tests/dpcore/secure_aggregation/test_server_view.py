@@ -11,7 +11,13 @@ from scipy.stats import chisquare
 from dpcore.numbers.arrays import Integers
 from dpcore.sampling.rng import SeededRng
 from dpcore.secure_aggregation import user as masked_user
-from dpcore.secure_aggregation.keys import agreements, mask, mask_key, self_mask_key, subtract
+from dpcore.secure_aggregation.keys_and_masks import (
+    agreements,
+    mask,
+    mask_key,
+    self_mask_key,
+    subtract,
+)
 from dpcore.secure_aggregation.masked_aggregation import Step
 from dpcore.secure_aggregation.messages import MaskedInput
 from dpcore.secure_aggregation.round_parameters import Neighbourhood

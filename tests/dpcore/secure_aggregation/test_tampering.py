@@ -9,10 +9,10 @@ import pytest
 
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SeededRng
-from dpcore.secure_aggregation import keys as masked_keys
+from dpcore.secure_aggregation import keys_and_masks as masked_keys
 from dpcore.secure_aggregation import server as masked_server
 from dpcore.secure_aggregation import user as masked_user
-from dpcore.secure_aggregation.keys import Channel, KeyPair
+from dpcore.secure_aggregation.keys_and_masks import Channel, KeyPair
 from dpcore.secure_aggregation.masked_aggregation import Step
 from dpcore.secure_aggregation.messages import (
     KeyAdvertisement,

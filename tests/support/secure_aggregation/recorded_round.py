@@ -15,7 +15,7 @@ from dpcore.numbers.arrays import Integers
 from dpcore.sampling.rng import Rng, SeededRng
 from dpcore.secure_aggregation import server as masked_server
 from dpcore.secure_aggregation import user as masked_user
-from dpcore.secure_aggregation.keys import KeyPair
+from dpcore.secure_aggregation.keys_and_masks import KeyPair
 from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation, Step
 from dpcore.secure_aggregation.messages import AggregationRefused
 from dpcore.secure_aggregation.round_parameters import Neighbourhood, Round

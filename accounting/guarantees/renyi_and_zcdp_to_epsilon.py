@@ -1,12 +1,13 @@
-r"""Convert Renyi bounds to epsilon or delta, minimised over real orders.
+r"""Convert Renyi and zCDP bounds to epsilon or delta, minimised over real orders.
 
 For every order alpha > 1 (Canonne, Kamath and Steinke 2020, Proposition 12):
 
     epsilon(delta) <= D_alpha + log(1/(alpha delta))/(alpha - 1) + log(1 - 1/alpha)
     delta(epsilon) <= e^((alpha - 1)(D_alpha - epsilon)) (1 - 1/alpha)^(alpha - 1)/alpha
 
-Each order gives a valid bound, so the choice of orders affects only the tightness: a floating-point
-search proposes orders, and ball arithmetic evaluates the bound.
+rho-zCDP means D_alpha <= rho alpha for all orders. Each order gives a valid bound, so the choice of
+orders affects only the tightness: a floating-point search proposes orders, and ball arithmetic
+evaluates the bound.
 
 The module also computes the epsilon and delta of randomised response, the worst pair of any
 (epsilon, delta) claim: with probability ``hidden`` the outcome reveals the dataset, otherwise it is
@@ -24,7 +25,8 @@ from flint import arb
 
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
-from accounting.guarantees.guarantee import golden, order_above_one, probability
+from accounting.guarantees.guarantee import order_above_one, probability
+from accounting.guarantees.tradeoff_function import golden
 from dpcore.numbers.enclosure import Enclosure, End, ball, narrow, precision
 from dpcore.numbers.parameter import RationalLike, at_least_zero, rational_in
 

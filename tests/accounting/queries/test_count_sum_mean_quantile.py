@@ -1,4 +1,7 @@
-"""Tests of `accounting.queries.query`: sensitivities over small tables, errors by exact sums."""
+"""Tests of `accounting.queries.count_sum_mean_quantile`: sensitivities over all small tables.
+
+The errors are compared with exact sums.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ from accounting.queries import (
     Target,
     TopK,
 )
-from accounting.queries.query import Additive, Moves, Query, noisy, spread
+from accounting.queries.count_sum_mean_quantile import Additive, Moves, Query, noisy, spread
 from accounting.queries.release_answer import epsilon_at, guarantee_of, plan, release
 from dpcore import DiscreteGaussian, DiscreteLaplace, SeededRng
 from dpcore.errors import InvalidParameter

@@ -1,4 +1,4 @@
-r"""Load audited code, limit the duration of its calls, and redirect its printed text to stderr."""
+r"""Limit the time of calls of audited code, load it, and redirect what it prints to stderr."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from accounting.errors import NotDerived
-from accounting.guarantees.renyi_to_epsilon import rho_within
+from accounting.guarantees.renyi_and_zcdp_to_epsilon import rho_within
 from accounting.law_pairs.registry import heaviest
 from accounting.queries.table import Table, TableScope
 from dpcore.errors import ABSENT, InvalidParameter

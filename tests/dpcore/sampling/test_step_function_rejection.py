@@ -1,4 +1,4 @@
-r"""Tests of `dpcore.sampling.unimodal_rejection`: heights, squeezes and every decision."""
+r"""Tests of `dpcore.sampling.step_function_rejection`: heights, squeezes and every decision."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpcore import DiscreteGaussian, Unrepresentable
 from dpcore.laws.poisson_and_binomial import Binomial, Poisson
 from dpcore.noise import batch_of
 from dpcore.sampling.rng import Rng, Words
-from dpcore.sampling.unimodal_rejection import Centred
+from dpcore.sampling.step_function_rejection import Centred
 from tests.day_and_nightly import by_day, effort
 from tests.support.dpcore import mpmath_precision
 from tests.support.dpcore.mutants import mutated

@@ -1,4 +1,4 @@
-"""Tests of `accounting.pld_composition.contour_integral`: enumeration, closed forms."""
+"""Tests of `accounting.pld_composition.delta_of_total_loss`: enumeration, closed forms."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting.pld_composition import contour_integral, contour_sum, discrete_factor
-from accounting.pld_composition.contour_integral import ContourIntegral
+from accounting.pld_composition import contour_sum, delta_of_total_loss, discrete_factor
 from accounting.pld_composition.contour_sum import ContourSum
+from accounting.pld_composition.delta_of_total_loss import ContourIntegral
 from accounting.pld_composition.factor import Grid
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.day_and_nightly import effort
@@ -196,7 +196,7 @@ def nothing(*_: Any) -> arb:
 MUTANTS: dict[str, tuple[str | Callable[[], bool], Any, str, Any]] = {
     "hidden masses added": (
         hidden_mass,
-        contour_integral,
+        delta_of_total_loss,
         "_hidden",
         lambda parts: sum((count * part.hidden for part, count in parts), arb(0)),
     ),

@@ -24,7 +24,7 @@ from accounting.ledger.charge_request import CheckedRequest
 from accounting.ledger.errors import BudgetExhausted, LedgerDamaged, LedgerUnavailable, Receipt
 from accounting.ledger.hash_chain import canonical
 from accounting.ledger.sqlite_file import PRIVATE
-from accounting.ledger.transactions import Store
+from accounting.ledger.transactions_and_locks import Store
 from dpcore.errors import DpcoreError, InvalidParameter
 
 Work: TypeAlias = Callable[[Sequence[CheckedRequest]], list[Charged]]

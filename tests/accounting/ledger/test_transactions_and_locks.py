@@ -24,11 +24,11 @@ from accounting.ledger import (
     Ledger,
     LedgerDamaged,
     LedgerUnavailable,
-    transactions,
+    transactions_and_locks,
 )
 from accounting.ledger.charge_or_refuse import Book
 from accounting.ledger.sqlite_file import FileConnection
-from accounting.ledger.transactions import Store, _write_ahead
+from accounting.ledger.transactions_and_locks import Store, _write_ahead
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.refusals import refusal
 from tests.support.ledger.budget import BUDGET, PER_USER, per_user
@@ -230,7 +230,7 @@ def test_a_full_disk_leaves_the_old_state(tmp_path: Path) -> None:
 def test_a_charging_process_excludes_others_and_is_named(
     url: str, monkeypatch: pytest.MonkeyPatch, holder: str
 ) -> None:
-    monkeypatch.setattr(transactions, "_PATIENCE", 0.05)
+    monkeypatch.setattr(transactions_and_locks, "_PATIENCE", 0.05)
     with Ledger.create(url, budget=BUDGET) as ledger, ExitStack() as held:
         pid = os.getpid()
         if holder == "thread":
@@ -270,8 +270,8 @@ def test_without_the_lock_two_processes_would_charge_at_once(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Book, "head", mutated(Book.head, "if lock else", "if False else"))
-    lax = mutated(transactions._begin, '"BEGIN IMMEDIATE"', '"BEGIN"')
-    monkeypatch.setattr(transactions, "_begin", lax)
+    lax = mutated(transactions_and_locks._begin, '"BEGIN IMMEDIATE"', '"BEGIN"')
+    monkeypatch.setattr(transactions_and_locks, "_begin", lax)
     with (
         Ledger.create(url, budget=BUDGET) as ledger,
         Ledger.open(url) as other,
@@ -284,7 +284,7 @@ def test_without_the_lock_two_processes_would_charge_at_once(
 def test_a_charge_in_several_transactions_would_leave_a_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transactions, "_begin", lambda connection, *, reads: None)
+    monkeypatch.setattr(transactions_and_locks, "_begin", lambda connection, *, reads: None)
     monkeypatch.setattr(Book, "_add_up", broken_off)
     with Ledger.create(str(tmp_path / "ledger.db"), budget=BUDGET) as ledger:
         with pytest.raises(KeyboardInterrupt):

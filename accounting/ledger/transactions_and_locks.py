@@ -1,4 +1,4 @@
-r"""The database of a ledger, an SQLite file or PostgreSQL: its address, and its transactions.
+r"""The database of a ledger, SQLite or PostgreSQL: its address, transactions and write lock.
 
 A write transaction excludes all other writers; a read transaction sees a single snapshot of the
 ledger. Errors of the database are raised as :class:`LedgerUnavailable` or :class:`LedgerDamaged`.

@@ -1,4 +1,4 @@
-"""Tests of `audit.outputs.call_guard`: time limits, standard streams, attribution of errors."""
+"""Tests of `audit.outputs.time_limit`: time limits, standard streams, attribution of errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import dpcore.cli.app
 from audit.claims import Claim
 from audit.errors import TargetFailed
-from audit.outputs.call_guard import TimeUp, Watchdog, failure, reading, stdout_to_stderr
+from audit.outputs.time_limit import TimeUp, Watchdog, failure, reading, stdout_to_stderr
 from audit.runs.draw_plan import Plan
 from audit.runs.drawn_runs import DrawnRuns
 from audit.sample_layer import report_of

@@ -1,4 +1,4 @@
-r"""Tests of `accounting.ledger.shared_transactions`: concurrent charges share a transaction.
+r"""Tests of `accounting.ledger.group_commit`: concurrent charges share a transaction.
 
 Each ledger object has its own lock, as in separate processes and threads.
 """
@@ -26,11 +26,11 @@ from accounting.ledger import (
     LedgerUnavailable,
     Receipt,
     Request,
-    shared_transactions,
-    transactions,
+    group_commit,
+    transactions_and_locks,
 )
 from accounting.ledger.charge_or_refuse import Charged
-from accounting.ledger.shared_transactions import Queue
+from accounting.ledger.group_commit import Queue
 from dpcore.errors import InvalidParameter
 from tests.support.dpcore.mutants import mutated
 from tests.support.ledger.budget import BUDGET, per_user, wanted
@@ -127,7 +127,7 @@ def at_once(
 def published(path: Path) -> int:
     """Return the number of requests that no process has taken yet."""
     said = path.read_bytes()
-    _, done = said[: shared_transactions._HEADER].split()
+    _, done = said[: group_commit._HEADER].split()
     return said[int(done) :].count(b'{"asked":')
 
 
@@ -209,7 +209,7 @@ def test_no_charge_is_called_new_if_the_leader_dies_after_its_commit(
     outcomes, groups = at_once(many[:8], SEVEN, killed_once(after_commit=True))
     assert groups == [7, *[1] * 6]
     told = [each for each in outcomes if not isinstance(each, Killed)]
-    assert {str(each).partition(": ")[2] for each in told} == {shared_transactions._CUT}
+    assert {str(each).partition(": ")[2] for each in told} == {group_commit._CUT}
     assert {type(each) for each in told} == {LedgerUnavailable}
     assert (many[0].charges(), many[0].check()) == (8, ())
     again = many[0].charge(["ada"], per_user("1/50"), batch="3", repeat_ok=True)
@@ -274,7 +274,7 @@ def test_long_requests_and_processes_without_a_queue_charge_alone(
 ) -> None:
     path = Path(f"{many[0]._store.where}-queue")
     with monkeypatch.context() as patched, ThreadPoolExecutor(len(many)) as pool:
-        patched.setattr(shared_transactions, "_LONGEST", 10)
+        patched.setattr(group_commit, "_LONGEST", 10)
         # Threads that share a ledger object give the same result.
         charged = pool.map(
             lambda m, b: m.charge_many([wanted("ada", "1/50", f"{b}")])[0],
@@ -293,7 +293,7 @@ def test_long_requests_and_processes_without_a_queue_charge_alone(
 def test_a_process_that_waited_too_long_withdraws_its_request(
     many: list[Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transactions, "_PATIENCE", 0.2)
+    monkeypatch.setattr(transactions_and_locks, "_PATIENCE", 0.2)
     held = Held(many[0]._charged)
     many[0]._take = Queue(many[0]._store, many[0]._book, held).take
     with ThreadPoolExecutor(1) as pool:
@@ -309,13 +309,13 @@ def test_a_process_that_waited_too_long_withdraws_its_request(
 
 FORKED = """
 import os, sys
-from accounting.ledger import Ledger, shared_transactions
+from accounting.ledger import Ledger, group_commit
 with Ledger.open(sys.argv[1]) as ledger:
-    queue = shared_transactions.Queue(ledger._store, ledger._book, ledger._charged)
+    queue = group_commit.Queue(ledger._store, ledger._book, ledger._charged)
     handle, other = queue._opened(), queue._opened()
-    assert shared_transactions._locked(handle) and not shared_transactions._locked(other)
+    assert group_commit._locked(handle) and not group_commit._locked(other)
     if sys.argv[2] == "kept":
-        shared_transactions._HELD.clear()
+        group_commit._HELD.clear()
     (here, there), (back, forth) = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
@@ -324,7 +324,7 @@ with Ledger.open(sys.argv[1]) as ledger:
         os._exit(0)
     os.read(here, 1)
     os.close(handle)  # as if this process were killed
-    print(shared_transactions._locked(other))
+    print(group_commit._locked(other))
     os.write(forth, b"1")
     os.waitpid(child, 0)
 """
