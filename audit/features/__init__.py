@@ -1,1 +1,1 @@
-r"""Features: values computed from an output, such as a digit or a length, that are tested."""
+r"""Features: values computed from the outputs of a mechanism and tested in their place."""

@@ -1,12 +1,13 @@
-r"""The built-in features: maps of one output, applied to each output or to a whole array.
+r"""The built-in features: functions of one output, such as its sign, length or lowest bit.
 
-The digits of an output reveal noise that was added in floating point. The possible values of the
-rounded sum of an answer x and noise z depend on x (Mironov 2012, "On significance of the least
-significant bits for differential privacy"): with x = 0, small outputs keep all the digits of small
-noise; with x = 1, they are multiples of 2^-53. ``lowest-bit`` distinguishes such multiples from
-other floats at every magnitude. For other pairs of answers, the possible floats differ only at some
-magnitudes or on one side of 0 (Haney, Desfontaines, Hartman, Shrestha and Hay 2022,
-"Precision-based attacks and interval refining"); ``precision`` distinguishes these floats.
+Some features read the digits of an output, which reveal noise that was added in floating point. For
+a query answer x and noise z, the possible values of the rounded sum x + z depend on x (Mironov
+2012, "On significance of the least significant bits for differential privacy"). With x = 0, small
+outputs keep all the digits of small noise; with x = 1, they are multiples of 2^-53. ``lowest-bit``
+distinguishes multiples of this kind from other floats at every magnitude. For other pairs of
+answers, the possible floats differ only at some magnitudes or on one side of 0 (Haney,
+Desfontaines, Hartman, Shrestha and Hay 2022, "Precision-based attacks and interval refining").
+``precision`` detects these differences.
 
 A list, a tuple, a row of an array, a string (of characters) and bytes (of integers) are sequences.
 In a sequence, nan counts as larger than all numbers and as equal to itself.
@@ -32,18 +33,18 @@ _EXACT: Final = 1 << 53
 
 
 class Misread(ValueError):
-    r"""Raised for an output to which a feature does not apply."""
+    r"""Raised by a feature for an output to which it does not apply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Map:
-    r"""A map that applies ``of_one`` to every output.
+    r"""A function that computes the value of a feature from each output.
 
-    If ``of_one`` raises an error, the value is the label "no NAME: KIND" instead, with the name of
-    the map and the type of the output. ``of_array`` is a faster equivalent for an array with one
-    row per run. It returns None for an array that it does not support, and raises :class:`Misread`
-    if all outputs would get that label. A list of floats only, or of 64-bit integers only, is
-    converted to an array. Both functions also receive the ``arguments``.
+    ``of_one`` computes the value of a single output. If it raises an error, the value is the label
+    "no NAME: KIND", with the name of the map and the type of the output. ``of_array`` does the same
+    faster for an array with one row per run, or for a list of only floats or only 64-bit integers.
+    It returns None for an array that it does not support. It raises :class:`Misread` if ``of_one``
+    would raise an error for all outputs. Both functions also receive the ``arguments``.
     """
 
     name: str
@@ -59,7 +60,7 @@ class Map:
         of_one: Callable[[Any, Any], object],
         of_array: Callable[[NDArray[Any], Any], Outputs | None] | None = None,
     ) -> Map:
-        r"""Make the map ``name:number`` from functions whose second argument is the number."""
+        r"""Make a map from functions that take ``number`` as their second argument."""
         return cls(name=f"{name}:{number!r}", of_one=of_one, of_array=of_array, arguments=(number,))
 
     def __call__(self, outputs: Outputs) -> Outputs:
@@ -86,9 +87,9 @@ class Map:
 
 
 def is_unread(label: str, feature: str) -> bool:
-    r"""Whether a label states that the feature does not apply to the output.
+    r"""Whether a value means that the feature does not apply to the output.
 
-    ``label`` is the identity (:func:`audit.outputs.identity.identity`) of the label's text.
+    ``label`` is the identity of the value (:func:`audit.outputs.identity.identity`).
     """
     return label.startswith(f"'no {feature.rpartition('+')[2]}: ")
 
@@ -106,9 +107,10 @@ def _as_array(outputs: Outputs) -> NDArray[Any] | None:
 
 
 def by_value(found: Outputs) -> Outputs:
-    r"""Normalise the result of a map, so that it does not depend on the container of the outputs.
+    r"""Normalise the types of a feature's values, so that lists and arrays give equal results.
 
-    Numbers become floats, except integers beyond the range of floats; sequences become tuples.
+    Numbers become floats, except integers beyond the range of exact floats. Sequences become
+    tuples.
     """
     array = _as_array(found) if isinstance(found, np.ndarray) else None
     if array is not None and array.ndim == 1:
@@ -139,7 +141,7 @@ def _by_value(item: object) -> object:
 
 
 def each(outputs: Outputs) -> Sequence[object]:
-    r"""The individual outputs; those of an array are Python values (one axis) or rows."""
+    r"""The outputs as a sequence of Python objects, or of rows of an array with several axes."""
     if not isinstance(outputs, np.ndarray):
         return outputs
     found: list[object] = outputs.tolist() if outputs.ndim == 1 else list(outputs)
@@ -147,7 +149,7 @@ def each(outputs: Outputs) -> Sequence[object]:
 
 
 def number_of(output: object) -> int | float:
-    r"""The number in an output, also if it is in an array of size 1; a bool is not a number."""
+    r"""The number in an output or an array of size 1. Otherwise raises :class:`Misread`."""
     if isinstance(output, np.ndarray) and output.size == 1:
         output = output.reshape(1)[0]
     match output:
@@ -341,7 +343,7 @@ def _last_bits(array: NDArray[Any], bits: int) -> Outputs:
 
 
 def last_bits(bits: int) -> Map:
-    r"""The lowest ``bits`` bits of the stored significand of a float, or of an integer.
+    r"""The feature ``last-bits``: the lowest bits of an integer or of a float's significand.
 
     A float64 has 52 stored bits of significand, and a float32 has 23. inf and nan are unchanged.
     """
@@ -356,7 +358,7 @@ def _modulo_of(output: object, step: float) -> object:
 
 
 def parts_of_step(numbers: NDArray[Any], *, step: float) -> NDArray[np.float64]:
-    r"""The values of :func:`modulo` for an array of numbers."""
+    r"""Each number modulo ``step``, as a fraction of the step (:func:`modulo`)."""
     wide = numbers.astype(np.float64)
     finite = np.isfinite(wide)
     rest = np.fmod(np.where(finite, wide, 0.0), step)  # fmod is exact
@@ -374,12 +376,12 @@ def _modulo(array: NDArray[Any], step: float) -> NDArray[Any] | None:
 
 
 def modulo(step: float) -> Map:
-    r"""The remainder of a number modulo a step, as a fraction of the step.
+    r"""The feature ``modulo``: the remainder of a number modulo a step, as a fraction of the step.
 
-    The fraction is rounded to the nearest 64th, but exact for an integer and an integer step. If
-    noise on a grid of 0.01 is added to a value that is not on this grid, the remainder is the same
-    in every run, and reveals the value modulo 0.01. Likewise, the feature reveals a grid on which
-    only the numbers of one dataset lie. inf and nan are unchanged.
+    The fraction is exact if the number and the step are integers; otherwise it is rounded to the
+    nearest 64th. inf and nan are unchanged. The feature reveals noise that lies on a grid: if noise
+    with multiples of 0.01 is added to a value that is not a multiple, the remainder modulo 0.01 is
+    the same in every run, and depends on the value.
     """
     return Map.with_number("modulo", step, _modulo_of, _modulo)
 
@@ -410,9 +412,9 @@ def _round(array: NDArray[Any], digits: int) -> NDArray[Any]:
 
 
 def rounded(digits: int) -> Map:
-    r"""Round every number to ``digits`` decimals, also within sequences.
+    r"""The feature ``round``: every number rounded to ``digits`` decimals, also within sequences.
 
-    A vector of floats rarely occurs twice; a rounded vector may, so its occurrences can be counted.
+    A vector of floats rarely occurs twice. Rounded vectors may repeat, so they can be counted.
     """
     return Map.with_number("round", digits, _round_of, _round)
 
@@ -585,7 +587,7 @@ def _coordinates(array: NDArray[Any], place: int) -> Outputs:
 
 
 def coordinate(place: int) -> Map:
-    r"""The item at an index: 0 for the first, -1 for the last."""
+    r"""The feature ``coordinate``: the item of a sequence at an index; -1 is the last item."""
     return Map.with_number("coordinate", place, _coordinate_of, _coordinates)
 
 
@@ -620,7 +622,7 @@ def _columns(array: NDArray[Any], path: str) -> Outputs:
 
 
 def column(written: str) -> Map:
-    r"""The number or label at a path (:mod:`audit.outputs.rows`); ``%2B`` is a plus sign."""
+    r"""The feature ``column``: the number or label at a path (:mod:`audit.outputs.rows`)."""
     path, name = path_of(written), f"column:{written}"
     return Map(name=name, of_one=_column_of, of_array=_columns, arguments=(path,))
 
@@ -656,9 +658,10 @@ def _word(number: float) -> int:
 
 
 def hashed(cells: int) -> Map:
-    r"""A fixed hash of any output into 0, ..., cells - 1; equal outputs have equal hashes.
+    r"""The feature ``hash``: a fixed hash of any output into 0, ..., cells - 1.
 
-    Numbers are hashed with splitmix64 (Steele, Lea and Flood 2014). For other outputs, the unkeyed
-    BLAKE2b hash of their text is hashed in the same way. Hashes are the same in every process.
+    Equal outputs have equal hashes, in every process. A number is hashed with splitmix64 (Steele,
+    Lea and Flood 2014). Any other output is first reduced to a number: the BLAKE2b hash of its
+    text.
     """
     return Map.with_number("hash", cells, _hash_of)

@@ -1,23 +1,26 @@
-r"""Learned scores: each block is scored by a model fitted on earlier blocks.
+r"""Learned scores: features that are learned from earlier runs to distinguish two datasets.
 
-An :class:`OnlineLearner` learns from the earlier runs, scores a new block, and only then reads the
-datasets of that block. So, given the past, a score is a fixed map of an output, and the test of
-scores is valid for every learner (``docs/proofs/audit_tests.md``).
+An :class:`OnlineLearner` learns from the earlier runs, scores the outputs of a new block of runs,
+and only then reads which dataset each run of that block used. So, given the earlier runs, the score
+is a fixed function of the output, and the test of the scores is valid for every learner
+(``docs/proofs/audit_tests.md``).
 
-The built-in learner (:func:`learn_parts`) fits a sum of step functions of columns and of linear
-forms of coordinates. From earlier runs it learns, in stages,
+The learner reads *columns* of an output: its coordinates (the numbers in it) and other properties
+(:mod:`audit.features.learner_columns`). It fits (:func:`learn_parts`), in stages,
 
-- the log-likelihood ratio in each cell of each column, and the sum of these ratios (naive Bayes);
-- a linear form of the standardised coordinates, and one of their signs relative to the medians;
-- joint weights of all columns and both forms, by least squares; in this fit, a run's ratios are
-  learned from the half of the runs that does not contain this run.
+- a step function of each column: the log-likelihood ratio of the two datasets in each interval. The
+  sum of these ratios is the naive Bayes score;
+- two linear forms: one of the standardised coordinates, and one of their signs relative to the
+  medians;
+- joint weights of all step functions and both linear forms, by least squares. In this fit, the
+  ratios of a run are learned from the half of the runs that does not contain this run.
 
-The result is one sum, which can be computed by hand.
+The learned score is one sum of step functions and linear forms, which can be computed by hand.
 
 A linear form is fitted by ridge regression of the dataset on the coordinates. The amount of
 shrinkage, and its target (0 or the common mean), are chosen by cross-validation on the two halves
-of the runs. Weak shrinkage to 0 is Fisher's linear discriminant, which removes correlated noise;
-strong shrinkage to 0 is the difference of the means; strong shrinkage to the common mean is the sum
+of the runs. Weak shrinkage to 0 is Fisher's linear discriminant, which removes correlated noise.
+Strong shrinkage to 0 is the difference of the means. Strong shrinkage to the common mean is the sum
 of all coordinates, which requires no learning.
 """
 
@@ -86,9 +89,9 @@ _CHANCE: Final = 4.0  # two standard deviations, squared
 
 @dataclass(slots=True, kw_only=True)
 class OnlineLearner:
-    r"""Learns scores of outputs from earlier runs, and scores later runs.
+    r"""Learns to distinguish two datasets from earlier runs, and scores the outputs of later runs.
 
-    ``models`` maps each number of training runs to the scores learned from these runs, by name.
+    ``models[runs]`` contains the scores, by name, that were learned from the first ``runs`` runs.
     """
 
     models: dict[int, dict[str, Score]] = field(default_factory=dict)
@@ -105,7 +108,7 @@ class OnlineLearner:
         return sum(map(len, self._worlds))
 
     def learn(self) -> None:
-        r"""Refit on all runs if they are enough, and substantially more than at the last fit."""
+        r"""Refit on all runs so far, if their number has grown much since the last fit."""
         runs, before = self.runs, 0 if self._parts is None else self._parts.runs
         growth = _GROWTH if before > _SMALL else _GROWTH**2
         if runs < max(_FEWEST, growth * before - 2):
@@ -160,10 +163,10 @@ class OnlineLearner:
         return found
 
     def scores(self, outputs: Outputs, worlds: NDArray[np.bool_]) -> dict[str, Floats]:
-        r"""Score a new block, and then add it to the training data.
+        r"""Score the outputs of a new block of runs, and then add the block to the training data.
 
-        Returns the scores by the name of the learned feature; they are 0 before the first fit. Call
-        :meth:`learn` first, at the start of each block of the test.
+        Returns the scores by the name of the learned feature. All scores are 0 before the first
+        fit. Call :meth:`learn` before each block.
         """
         table = self.schema.read(outputs)
         found = {name: np.zeros(len(table)) for name in LEARNERS}
@@ -180,9 +183,7 @@ class OnlineLearner:
         return found
 
     def watched(self, outputs: Outputs, worlds: NDArray[np.bool_]) -> dict[str, Floats]:
-        r"""Score a new block of a sequential test; models are refitted at the numbers of runs in
-        :data:`audit.claims.LOOKS`.
-        """
+        r"""Refit if the number of runs is in :data:`audit.claims.LOOKS`, then score a new block."""
         if self.runs in _LOOKS:
             self.learn()
         return self.scores(outputs, worlds)
@@ -195,10 +196,10 @@ def _only(candidate: str) -> Floats:
 def learned_scores(
     outputs: Outputs, worlds: NDArray[np.bool_], ends: list[int]
 ) -> tuple[dict[str, Floats], dict[int, dict[str, Score]]]:
-    r"""Score all runs of a test with a fixed number of runs, whose blocks end after ``ends`` runs.
+    r"""Score all runs of a test whose number of runs is fixed beforehand.
 
-    Returns two dicts: the scores, by the name of the learned feature, and the models, by their
-    number of training runs.
+    ``ends`` contains the numbers of runs after which the blocks end. Returns the scores by the name
+    of the learned feature, and the :attr:`OnlineLearner.models`.
     """
     study = OnlineLearner()
     parts: dict[str, list[Floats]] = {name: [] for name in LEARNERS}
@@ -213,12 +214,13 @@ def learned_scores(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    r"""A learned score: larger values favour dataset B.
+    r"""A learned function of outputs, whose larger values indicate dataset B.
 
-    The score is the sum of weight * step function over all columns and of slope * (x - center) over
-    all coordinates x. A coordinate that is a flag or not a number contributes 0. The sum is rounded
-    to multiples of ``unit``, unless ``unit`` is 0. ``most`` lists the columns with the largest
-    influence on the score, with their shares of this influence.
+    The score of an output is the sum of weight * step function over ``columns``, and of slope * (x
+    - center) over all coordinates x. A coordinate contributes 0 if it is not a number, or is a flag
+    (a frequent special number such as -1). The sum is rounded to multiples of ``unit``, unless
+    ``unit`` is 0. ``most`` lists the columns with the largest influence on the score, with their
+    shares of the total influence.
     """
 
     reader: Reader
@@ -229,8 +231,7 @@ class Score:
     unit: float = 0.0
 
     def words(self, threshold: float, *, above: bool) -> str | None:
-        r"""Describe the outputs with score >= ``threshold`` (``above=True``) or < ``threshold`` by
-        the values of the score's only column.
+        r"""Describe the outputs with score >= ``threshold``, or < ``threshold`` if not ``above``.
 
         Returns None if the score depends on several columns or has no short description.
         """
@@ -258,12 +259,12 @@ class Score:
         return " or ".join(pieces) if 0 < len(pieces) <= _NAMED else None
 
     def to_json(self) -> dict[str, Any]:
-        r"""The data needed to compute the score by hand.
+        r"""The coefficients as JSON data, from which the score can be computed by hand.
 
-        The score is a sum, rounded to multiples of ``unit`` unless that is 0. Each column in
-        ``steps`` adds ``heights[k]`` if its value x is a number with ``cuts[k-1] <= x < cuts[k]``,
-        and otherwise the entry of ``others`` for its label; weights are included. Each coordinate
-        in ``linear`` adds slope * (x - center) if x is a number that is not in ``flags``.
+        Each column in ``steps`` with a number x contributes ``heights[k]``, where ``cuts[k-1] <= x
+        < cuts[k]``. A column with a label contributes the entry of ``others`` for this label. Each
+        coordinate in ``linear`` contributes slope * (x - center), if x is a number that is not in
+        ``flags``. The sum is rounded to multiples of ``unit``, unless ``unit`` is 0.
         """
         return {
             "unit": self.unit,
@@ -294,13 +295,14 @@ class Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    r"""The result of learning from ``runs`` runs: step functions, and weights of the candidates.
+    r"""The fitted candidate scores (:data:`CANDIDATES`), each a sum over columns and coordinates.
 
-    ``steps`` are the columns' step functions, and ``spread`` their standard deviations. The rows
-    of ``weights`` (candidates, columns), ``slopes`` and ``sides`` (candidates, coordinates) are in
-    the order of :data:`CANDIDATES`. ``slopes`` are the weights of the coordinates minus ``center``;
-    ``sides`` are the weights of their signs, +1 above and -1 below ``middle``. ``scale`` is the
-    standard deviation of each coordinate.
+    ``runs`` is the number of training runs. ``steps`` contains the step function of each column,
+    and ``spread`` their standard deviations. ``weights`` contains each candidate's weights of the
+    step functions; its shape is (candidates, columns). ``slopes`` contains each candidate's weights
+    of the coordinates minus ``center``, and ``sides`` those of their signs: +1 above ``middle`` and
+    -1 below. Both have shape (candidates, coordinates). ``scale`` is the standard deviation of each
+    coordinate.
     """
 
     runs: int
@@ -315,7 +317,7 @@ class Parts:
     sides: Floats
 
     def scores(self, table: Table) -> Floats:
-        r"""The scores of every candidate, of shape (runs, candidates)."""
+        r"""The score of each output by every candidate, of shape (runs, candidates)."""
         plain = self.reader.plain(table)
         first: Floats = _known(plain - self.center) @ self.slopes.T
         first += _sides(plain, self.middle) @ self.sides.T
@@ -330,7 +332,7 @@ class Parts:
         return rounded(np.stack(found, axis=1), 0.0)
 
     def score(self, mixture: Floats, unit: float = 0.0) -> Score:
-        r"""The weighted sum of the candidates, with weights ``mixture``, as one score."""
+        r"""The sum of the candidate scores with weights ``mixture``, as one score."""
         weights, slopes = mixture @ self.weights, mixture @ self.slopes
         sides = mixture @ self.sides
         names = [*self.reader.names, *(column.name for column in self.reader.columns)]
@@ -358,7 +360,7 @@ class Parts:
 
 
 def rounded(scores: Floats, unit: float) -> Floats:
-    r"""Clip scores, so that their squares are finite, and round them to multiples of ``unit``.
+    r"""Round scores to multiples of ``unit``, and clip them so that their squares are finite.
 
     Scores are not rounded if ``unit`` is 0.
     """
@@ -367,7 +369,7 @@ def rounded(scores: Floats, unit: float) -> Floats:
 
 
 def learn_parts(table: Table, worlds: NDArray[np.bool_], schema: Schema) -> Parts:
-    r"""Fit all candidates on the same runs."""
+    r"""Fit all candidate scores (:data:`CANDIDATES`) on the same runs."""
     reader = learn_reader(table, schema)
     plain = reader.plain(table)
     fold = np.arange(len(table)) % 2 == 0
@@ -530,9 +532,9 @@ def _joint(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretches:
-    r"""Columns that are computed for one slice of runs at a time, which saves memory.
+    r"""A matrix, with one row per run, that is computed in slices of rows to save memory.
 
-    ``rows(part)`` returns the rows of the slice ``part``.
+    ``rows(part)`` returns the rows in the slice ``part``.
     """
 
     runs: int
@@ -551,10 +553,11 @@ class Stretches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moments:
-    r"""Sums over some runs: of the products of two columns, and of a column and the dataset.
+    r"""The sums over some runs that a ridge regression of the dataset on columns needs.
 
-    ``gram`` contains the former sums, ``cross`` the latter. With fewer runs than columns, the
-    centred ``columns`` are stored instead of ``gram``.
+    ``gram`` contains the sums of products of two columns, and ``cross`` the sums of products of a
+    column and the dataset. If there are fewer runs than columns, ``gram`` is None and ``columns``
+    contains the centred columns instead.
     """
 
     gram: Any
@@ -564,7 +567,7 @@ class Moments:
 
     @classmethod
     def of(cls, columns: Stretches, y: Floats, chosen: NDArray[np.bool_]) -> Moments:
-        r"""The moments of the chosen rows, after centring the columns and the datasets ``y``."""
+        r"""Compute the sums over the chosen runs, with centred columns and datasets ``y``."""
         runs = int(np.count_nonzero(chosen))
         if runs < columns.width:
             some = np.concatenate([rows[chosen[part]] for part, rows in columns])
@@ -595,7 +598,7 @@ class Moments:
         return self.columns.T @ self.columns
 
     def correlation(self, slope: Floats) -> float:
-        r"""The correlation of a linear form with the datasets of these runs, up to a factor."""
+        r"""The correlation of the dataset and a linear form, up to a constant factor."""
         if self.columns is None:
             squares = float(slope @ self.gram @ slope)
         else:
@@ -603,7 +606,7 @@ class Moments:
         return float(slope @ self.cross) / math.sqrt(max(squares * max(self.runs, 1), _LEAST))
 
     def slopes(self, ridge: float) -> tuple[Floats, Floats]:
-        r"""The ridge weights shrunk towards 0, and those shrunk towards their common mean."""
+        r"""Two vectors of ridge weights: shrunk towards 0, and shrunk towards their common mean."""
         width = len(self.cross)
         penalty = ridge * (_RIDGE + width / max(self.runs, 1)) * max(self.runs, 1)
         same = np.full(width, width**-0.5)
@@ -616,10 +619,10 @@ class Moments:
 
 
 def solve_ridge(gram: Any, columns: Floats | None, penalty: Floats, right: Floats) -> Floats:
-    r"""Solve (gram + diag(penalty)) x = right.
+    r"""Solve (gram + diag(penalty)) x = right for x.
 
-    If ``columns`` are given, their Gram matrix is used, and the size of the system that is solved
-    is their number of rows (by Woodbury's identity).
+    If ``columns`` are given, gram is columns^T columns. Then a smaller system, of size the number
+    of rows of ``columns``, is solved (Woodbury's identity).
     """
     if columns is None:
         found: Floats = np.linalg.solve(gram + np.diag(penalty), right)
@@ -633,8 +636,9 @@ def solve_ridge(gram: Any, columns: Floats | None, penalty: Floats, right: Float
 def learn_linear(columns: Stretches, y: Floats, fold: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     r"""Fit a linear form of ``columns`` to the datasets ``y`` by ridge regression.
 
-    Returns the weights, fitted on all runs, and the cross-fitted value of each run, from weights
-    fitted on the half of the runs (according to ``fold``) that does not contain that run.
+    Returns its weights, fitted on all runs, and a cross-fitted value for each run. The latter uses
+    weights that are fitted on the half of the runs that does not contain the run. ``fold`` states
+    which half a run is in.
     """
     halves = [Moments.of(columns, y, half) for half in (~fold, fold)]
     tried = []

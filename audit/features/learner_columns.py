@@ -1,16 +1,16 @@
-r"""The columns that a learner reads from outputs, and step functions of them.
+r"""The properties of outputs that a learner reads (columns), and step functions of them.
 
-A column is a value, a difference, a remainder or a summary of each output. Flags are numbers that
-occur often among floats (such as -1000 for "below" or -1 for "ended"). Sums, maxima and differences
-omit flags; in outputs with several values, the number of occurrences of each flag is a column of
-its own. The flags, the repeated labels of each column, and the grid on which its numbers lie are
-learned from earlier runs.
+A *column* is a value in an output, a difference of two values, a remainder of a value modulo a
+step, or a summary of all values, such as their sum. *Flags* are numbers that recur although other
+values rarely do, such as -1 for "ended". Summaries and differences omit flags. In outputs with
+several values, the number of occurrences of each flag is also a column. The flags, the repeated
+labels of each column, and the step of the remainders are learned from earlier runs.
 
-A step function assigns to each cell of a column the learned log-likelihood ratio of the two
-datasets. The cells of numbers are intervals with equal counts, and each frequent number has its own
-cell. The ratio in a cell is shrunk towards those of its neighbours along a binary tree, so that a
-smooth ratio is learned from few runs and discontinuities are preserved. Each code of a non-number
-has its own cell.
+A step function assigns the learned log-likelihood ratio of the two datasets to each cell of a
+column. The cells are intervals with equal counts, the single frequent numbers, and the single
+labels (values that are not numbers). The ratio in an interval is shrunk towards that of its
+neighbours along a binary tree. So few runs suffice to learn a smooth ratio, and discontinuities are
+preserved.
 """
 
 from __future__ import annotations
@@ -46,11 +46,12 @@ r"""If outputs have more columns than this, differences, lowest bits and remaind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    r"""One property of outputs.
+    r"""A property of outputs that a learner reads, such as a value or a remainder.
 
-    ``what`` is the name of the property. This property is computed from the column of the outputs'
-    table with index ``place`` and path ``path``. ``value`` is the flag that is counted, or the step
-    of a remainder. ``labels`` contains pairs (code in the schema, label) for the repeated labels.
+    ``what`` is the kind of property. It is computed from the column of the outputs' :class:`Table`
+    with index ``place`` and path ``path``. ``value`` is the flag to count, or the step of a
+    remainder. ``labels`` contains the repeated labels of the column, each with its code in the
+    :class:`Schema`.
     """
 
     what: str
@@ -61,17 +62,18 @@ class Column:
 
     @property
     def name(self) -> str:
-        r"""The column's display name."""
         words = _NAMES.get(self.what, self.what)
         return words.format(path=display_path(self.path), value=self.value)
 
     def label(self, code: int) -> str:
-        r"""The label that a code of :meth:`own` stands for."""
+        r"""The label with the given code, as numbered by :meth:`own`."""
         return CODES[code] if code in CODES else self.labels[code - OTHER - 1][1]
 
     def own(self, codes: Codes) -> Codes:
-        r"""Convert a schema's codes to this column's codes, which number the repeated labels from
-        ``OTHER + 1``.
+        r"""Convert a :class:`Schema`'s codes of labels to this column's codes.
+
+        The column's repeated labels are numbered from ``OTHER + 1``; all other labels become
+        ``OTHER``.
         """
         if not self.labels:
             return np.minimum(codes, OTHER)
@@ -83,7 +85,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    r"""Reads the ``columns`` of outputs; summaries omit the ``flags``."""
+    r"""Reads the ``columns`` from outputs; ``flags`` are the numbers that summaries omit."""
 
     columns: tuple[Column, ...]
     flags: tuple[float, ...]
@@ -95,7 +97,7 @@ class Reader:
 
     @property
     def codes(self) -> int:
-        r"""One more than the largest code of any column."""
+        r"""One more than the largest code of a label in any column."""
         return OTHER + 1 + max((len(column.labels) for column in self.columns), default=0)
 
     @property
@@ -103,11 +105,11 @@ class Reader:
         return [display_path(path) for path in self.paths]
 
     def number(self, place: int) -> Column:
-        r"""The column of the numbers at index ``place``, without flags."""
+        r"""The column that contains the numbers at index ``place`` of the outputs, except flags."""
         return Column(what="number", place=place, path=self.paths[place])
 
     def plain(self, table: Table) -> Floats:
-        r"""The numbers that are not flags, in the columns of the training runs; others are nan."""
+        r"""The numbers in the outputs at ``paths``, with nan for flags and non-numbers."""
         if not self.flags and table.width == self.width:
             return table.numbers
         numbers = np.full((len(table), self.width), np.nan)
@@ -118,7 +120,7 @@ class Reader:
         return numbers
 
     def read(self, column: Column, table: Table, plain: Floats) -> tuple[Floats, Codes]:
-        r"""The numbers and codes of a column, one per run; the code of a number is 0."""
+        r"""The number (or nan) and the code (0 for a number) of a column in each run."""
         match column.what:
             case "column":
                 numbers, codes = table.column(column.place)
@@ -171,7 +173,7 @@ def _coded(numbers: Floats) -> tuple[Floats, Codes]:
 
 
 def learn_reader(table: Table, schema: Schema) -> Reader:
-    r"""Choose the columns to read from outputs such as those in ``table``; omit constant ones."""
+    r"""Choose the columns to read: those that vary in the training outputs ``table``."""
     width = table.width
     some = table.rows(slice(max(0, len(table) - _LOOKED_AT), None))
     known = some.known()
@@ -250,8 +252,10 @@ _MOST_NATS: Final = 12.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    r"""A step function of a column: its value is ``heights[k]`` for a number x with
-    cuts[k-1] <= x < cuts[k], and ``others[code]`` for a non-number.
+    r"""A step function of a column, which may contain numbers and labels.
+
+    It is ``heights[k]`` at a number x with cuts[k-1] <= x < cuts[k], and ``others[code]`` at a
+    label.
     """
 
     cuts: Floats
@@ -265,7 +269,7 @@ class Steps:
 
 
 def cuts_of(numbers: Floats) -> Floats:
-    r"""The boundaries of a column's cells, from a sample of its numbers: at most about 64 cells."""
+    r"""Divide the numbers of a column into at most about 64 cells, and return the boundaries."""
     values, counts = np.unique(numbers, return_counts=True)
     if len(values) <= _MOST:
         return values[1:]
@@ -287,16 +291,16 @@ def cell_places(cuts: Floats, numbers: Floats, codes: Codes, cells: int) -> Plac
 
 
 def cell_counts(cells: int, places: Places, groups: NDArray[Any], many: int) -> Floats:
-    r"""The number of runs in each cell (axis 1), for each of ``many`` groups of runs (axis 0)."""
+    r"""The number of runs in each cell, as an array of shape (``many`` groups, cells)."""
     flat = np.bincount(places + cells * groups.astype(np.int64), minlength=many * cells)
     return flat.reshape(many, cells).astype(np.float64)
 
 
 def heights_of(counts: Floats, codes: int) -> tuple[Floats, Floats]:
-    r"""The log-likelihood ratio of B to A in each cell, and the information of each column in nats
-    per run.
+    r"""The learned log-likelihood ratio of dataset B to A in each cell of each column.
 
-    ``counts`` has shape (columns, 2, cells); the last ``codes`` cells are those of non-numbers.
+    Also returns the information of each column about the dataset, in nats per run. ``counts`` has
+    shape (columns, 2, cells), with dataset A first; the last ``codes`` cells are those of labels.
     """
     cells = counts.shape[2] - codes
     sides = np.maximum(counts[0].sum(axis=1), 1.0)
@@ -328,10 +332,10 @@ def _smooth(leaves: Floats, base: float) -> Floats:
 
 
 def binary_tree(leaves: NDArray[Any]) -> list[NDArray[Any]]:
-    r"""The levels of the binary tree over the cells (the last axis), from the root to the leaves.
+    r"""The counts in a binary tree over the cells, level by level from the root to the leaves.
 
-    The leaves are the counts of the cells, padded with zeros to a power of two, and each parent is
-    the sum of its two children.
+    ``leaves`` contains the counts of the cells (last axis), and is padded with zeros to a power of
+    two. The count of a parent is the sum of those of its two children.
     """
     more = (1 << (leaves.shape[-1] - 1).bit_length()) - leaves.shape[-1]
     levels = [np.pad(leaves, (*[(0, 0)] * (leaves.ndim - 1), (0, more)))]
@@ -349,12 +353,13 @@ below 1 because their parent's rate is fitted to them.
 def shrunk(
     counts: NDArray[Any], rate: Floats, *, part: float, forced: NDArray[Any] | tuple[()] = ()
 ) -> tuple[Floats, NDArray[np.bool_]]:
-    r"""The rates of dataset B, shrunk towards ``rate``, and whether each departs from ``rate``.
+    r"""The fraction of runs on dataset B in each cell, shrunk towards ``rate``.
 
-    The more the rates vary beyond chance, the less they are shrunk. ``part`` is the mean over the
-    cells of (deviation / standard deviation)^2 that is expected by chance. A rate departs, and is
-    hardly shrunk, if it is more than three standard deviations away from ``rate``, or if its index
-    is in ``forced``. The last two axes of ``counts`` are the datasets and the cells.
+    Also returns whether each cell departs from ``rate``, that is, whether its fraction is more than
+    three standard deviations away, or its index is in ``forced``. These cells are hardly shrunk.
+    The others are shrunk less if the fractions vary more beyond chance. ``part`` is the mean over
+    the cells of (deviation / standard deviation)^2 that is expected by chance. The last two axes of
+    ``counts`` are the datasets and the cells.
     """
     total = counts.sum(axis=-2)
     variance = np.maximum(total * rate * (1.0 - rate), _LEAST)
@@ -377,10 +382,11 @@ _NATS: Final = 7.0
 
 
 def step_of(numbers: Sequence[float] | NDArray[np.floating[Any]]) -> float | None:
-    r"""The coarsest step such that a third of the numbers differ by multiples of it.
+    r"""The largest step such that at least a third of the numbers differ by multiples of it.
 
-    Returns None if there is no such step. If all numbers lie on a finer lattice, a step counts only
-    if more numbers differ by its multiples than would by chance.
+    Returns None if there is no such step. If all numbers lie on a grid, its multiples can be such
+    steps by chance. Therefore a multiple is accepted only if significantly more numbers differ by
+    multiples of it than expected by chance.
     """
     x = np.asarray(numbers, dtype=np.float64)
     if len(x) < 3 or not bool(np.isfinite(x).all()):

@@ -1,22 +1,24 @@
-r"""Features: maps of an output, for outputs that are too complex to be tested directly.
+r"""Features: functions of an output, for outputs that are too complex to be tested directly.
 
-Let a map f be fixed before the runs and read one output at a time. If a mechanism M is (epsilon,
-delta)-DP, so is f(M), by post-processing: {f(X) in S} = {X in f^-1(S)} is one of the events of the
-claim. So a claim that is refuted for f(M) is refuted for M, and a lower bound on epsilon for f(M)
-holds for M. The converse is false: a feature may hide all information in M.
+Let f be a function of a single output that is fixed before the runs. If a mechanism M is (epsilon,
+delta)-DP, so is f(M), by post-processing. So a claim that is refuted for f(M) is refuted for M, and
+a lower bound on epsilon for f(M) holds for M. The converse is false: a feature may hide all
+information in M.
 
-A feature is written as its name, in some cases with a number; ``a+b`` applies a, then b. A user's
-function is written ``module:callable`` or ``file.py:callable``, and is called with one output. An
-output to which a built-in feature does not apply becomes a label ("no sign: str"), never an error.
+A feature is written as its name, in some cases with a number (``round:1``); ``a+b`` applies a, then
+b. A user's function is written ``module:callable`` or ``file.py:callable``, and is called with one
+output. An output to which a built-in feature does not apply becomes a label ("no sign: str"), never
+an error.
 
-The default features are chosen for the outputs of a training block, which is not tested. Repeated
-numbers and labels are tested directly. Numbers that are rarely repeated are also tested modulo a
-grid, if they lie on one, and floats by their precision, which reveals noise added in floating
-point. Any other output is a row of a table (``audit.outputs.rows``); it is tested by its structure,
-if that varies, and by its columns. A single column of numbers is tested by thresholds; the best
-column and a learned score are tested as well, because other columns may vary later. Several columns
-are tested by the best column and a learned score and, if there are at most 64, by their lowest
-bits. The outputs themselves also get a share of the level, which is large if they are repeated.
+The default features are chosen from the outputs of a training block of runs, which is not tested:
+
+- numbers and labels that are repeated are tested directly;
+- numbers that are rarely repeated are tested by thresholds, and also modulo a step if they lie on a
+  grid. If they are floats, their precision is tested, because it reveals floating-point noise;
+- any other output is a row of a table (:mod:`audit.outputs.rows`). The best column and a learned
+  score are tested, and the structure if it varies. If there is a single column of numbers, it is
+  also tested like numbers. If there are at most 64 columns of floats, their lowest bits are tested;
+- the outputs themselves get a share of the level, which is large if they are repeated.
 """
 
 from __future__ import annotations
@@ -62,11 +64,13 @@ _OFTEN: Final = Fraction(3, 4)  # outputs count as repeated if fewer than this f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    r"""A named map of each output: ``apply(outputs)[i]`` depends only on ``outputs[i]``.
+    r"""A named function of an output, whose values are tested instead of the outputs.
 
-    Features with the same name are equal. If a feature has a ``learner``, its values are training
-    data, and a score of each output, learned from earlier runs, is tested instead. ``share`` is the
-    feature's relative share of the level. ``as_it_is`` is described in :meth:`viewed`.
+    ``apply`` computes the values of several outputs; ``apply(outputs)[i]`` depends only on
+    ``outputs[i]``. If the feature has a ``learner``, these values are not tested. Instead, a score
+    is learned from the values of earlier runs, and the score is tested. ``share`` is the feature's
+    relative share of the significance level. If ``as_it_is`` is false, the values are normalised
+    (:func:`by_value`). Features with the same name are equal.
     """
 
     name: str
@@ -77,30 +81,29 @@ class Feature:
 
     @property
     def of_time(self) -> bool:
-        r"""Whether the feature reads the duration of a call: ``time``, or ``time+...``."""
+        r"""Whether the feature reads the duration of a call, that is, begins with ``time``."""
         return self.name.partition("+")[0] == "time"
 
     @property
     def of_bits(self) -> bool:
-        r"""Whether the feature reads a number's representation, not its magnitude."""
+        r"""Whether the feature reads the digits of a number, not its magnitude."""
         return self.name.rpartition("+")[2].partition(":")[0] in _BITS
 
     def viewed(self, outputs: Outputs) -> Outputs:
-        r"""The values of the feature to test; unless ``as_it_is``, their number types are
-        normalised.
-        """
+        r"""The values of the feature to test, normalised unless ``as_it_is`` is true."""
         found = self.apply(outputs)
         return found if self.as_it_is else by_value(found)
 
 
 @dataclass(frozen=True, slots=True)
 class Builtin:
-    r"""A built-in feature.
+    r"""The definition of a built-in feature.
 
-    If ``limits`` (low, high) are given, the feature takes a number between them, of their type,
-    written ``name:number``. If ``text`` is true, the feature takes any text. In both cases ``make``
-    returns the map for this argument; otherwise ``make`` is the map. If ``learned`` is true, the
-    feature must be the last of a chain, and learns from the values of the steps before it.
+    With ``limits``, the feature is written ``name:number``, where the number has their type and
+    lies between them. With ``text``, it is written ``name:text``, with any text. In both cases,
+    ``make`` returns the function for this number or text; otherwise ``make`` is the function. With
+    ``learned``, the feature is a score that is learned from the values of the features before it in
+    a chain, and must be the last of the chain.
     """
 
     make: Callable[[Any], Any]
@@ -149,9 +152,9 @@ r"""The built-in features by name; :mod:`audit.features.built_in_features` descr
 def read_feature(
     text: str, *, own: Callable[[str], Callable[[Outputs], Outputs]] | None = None
 ) -> Feature:
-    r"""Parse a feature: a built-in feature, a user's map, or a chain of these.
+    r"""Parse a feature: a built-in feature, a user's function, or a chain of these.
 
-    ``own`` loads a user's map from its text, by default :func:`own_map`.
+    ``own`` loads a user's function from its text; the default is :func:`own_map`.
     """
     wrong = partial(InvalidParameter, "feature", text)
     steps = [step.strip() for step in text.split("+")]
@@ -240,9 +243,9 @@ class _OwnMap:
 
 
 def own_map(spelling: str) -> Callable[[Outputs], Outputs]:
-    r"""Load a user's map, written ``module:callable`` or ``file.py:callable``.
+    r"""Load a user's feature, written ``module:callable`` or ``file.py:callable``.
 
-    The result applies the map to each output. Raises :class:`InvalidParameter` if the map cannot be
+    The result applies the callable to each output. Raises :class:`InvalidParameter` if it cannot be
     found or called with one output, and :class:`TargetFailed` if its import fails.
     """
     wrong = partial(InvalidParameter, "feature", spelling)
@@ -275,10 +278,10 @@ _OUTPUT: Final = maps.coordinate(0)
 
 
 def with_time(features: tuple[Feature, ...]) -> tuple[Feature, ...]:
-    r"""Adapt features to timed runs.
+    r"""Adapt features to runs whose duration is measured.
 
-    If a feature reads the duration of a call, each run returns (output, nanoseconds), and the other
-    features are changed so that they read the output.
+    If any feature reads the duration of a call, each run returns (output, nanoseconds). The
+    features that do not read the duration are changed so that they read only the output.
     """
     found = list(features)
     for i, feature in enumerate(features if any(f.of_time for f in features) else ()):
@@ -289,11 +292,11 @@ def with_time(features: tuple[Feature, ...]) -> tuple[Feature, ...]:
 
 
 def require_fixed(feature: Feature, outputs: Outputs) -> None:
-    r"""Raise an error if a feature does not map each output separately and deterministically.
+    r"""Raise an error unless a feature is a deterministic function of each single output.
 
-    The feature is applied to the outputs, which must not be tested afterwards, and once more to the
-    outputs in reverse order. A map that passes this check may still change its values later; the
-    user must exclude that.
+    The feature is applied to ``outputs`` twice, the second time in reverse order. These outputs
+    must not be tested afterwards. The check cannot detect a feature that changes its values later;
+    the user must exclude that.
     """
     if len(first := feature.apply(outputs)) != len(outputs):
         reason = f"returned {len(first):,} values for {len(outputs):,} outputs"
@@ -311,7 +314,7 @@ def require_fixed(feature: Feature, outputs: Outputs) -> None:
 
 
 def default_family(outputs: Outputs) -> dict[str, int]:
-    r"""The default features for these outputs, with their relative shares of the level.
+    r"""The names of the default features for these outputs, with their shares of the level.
 
     The result is empty if only the outputs themselves are to be tested.
     """
@@ -335,8 +338,9 @@ def default_family(outputs: Outputs) -> dict[str, int]:
 
 
 def default_features(outputs: Outputs, *, floats: bool) -> tuple[Feature, ...]:
-    r"""The default features for these outputs; ``floats=False`` omits features of the
-    floating-point representation.
+    r"""The default features for these outputs.
+
+    If ``floats`` is false, features of the floating-point representation are omitted.
     """
     parts = default_family(outputs)
     return tuple(

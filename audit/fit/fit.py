@@ -1,18 +1,20 @@
-r"""Goodness-of-fit test of a sampler: the fit layer of an audit.
+r"""The goodness-of-fit test of an audit: does a sampler draw from the claimed law?
 
-Draws are counted in cells that depend only on the law and the number of draws, and the counts are
-compared with the law by five tests with fixed weights:
+The integers are divided into cells (intervals), which depend only on the law and the number of
+draws. The draws in each cell are counted, and compared with the law by five tests with fixed
+weights:
 
     directed   the largest of three standardised scores (position, distance from the mean, squared
                distance), by Monte Carlo: detects a wrong scale or location
     omnibus    the likelihood-ratio statistic G of all cells, by Monte Carlo
     tilted     the scores of "directed" by Chernoff's bound, for an alpha out of Monte Carlo's reach
-    cells      the count of every cell and half-line, by exact binomial tails
-    residues   the residues of wide laws modulo 2, 3 and 5, by exact binomial tails
+    cells      the counts of every cell, and of the values up to or from every cell, by exact
+               binomial tails
+    residues   the draws modulo 2, 3 and 5, for a wide law, by exact binomial tails
 
 The combined p-value is the minimum of p_i / w_i, where test i has p-value p_i and weight w_i. A
-single drawn value of probability 0 refutes the law. With ``sequential=True``, the law is tested
-during the draws (``audit.fit.statistics``). Statements and proofs: ``docs/proofs/exact_audits.md``.
+single draw of a value with probability 0 refutes the law. With ``sequential=True``, the law is
+tested during the draws (:mod:`audit.fit.statistics`). Proofs: ``docs/proofs/exact_audits.md``.
 """
 
 from __future__ import annotations
@@ -83,7 +85,7 @@ SEQUENTIAL: Final = LayerRun(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitReport(Result):
-    r"""The report of a fit: does the sampler draw from the claimed law?
+    r"""The report of a goodness-of-fit test: does the sampler draw from the claimed law?
 
     >>> from dpcore.laws.discrete_laplace import DiscreteLaplace
     >>> report = FitReport(
@@ -150,7 +152,6 @@ class FitReport(Result):
         return VERDICTS[self.verdict].exit_code
 
     def statement(self) -> Statement:
-        r"""The sentences of the report."""
         has = "does not follow" if self.verdict == "refuted" else "as"
         return Statement(
             verdict=VERDICTS[self.verdict].words,
@@ -195,24 +196,23 @@ def fit(  # noqa: PLR0913 - what is fitted, how far, and for how long
     deadline: float | None = None,
     target: str | None = None,
 ) -> FitReport:
-    r"""Test whether ``sampler`` draws from ``noise``, with ``runs`` draws (at most ``runs`` if
-    ``sequential``).
+    r"""Test whether ``sampler`` draws from the law ``noise``.
 
-    A sampler is one of:
+    The test uses ``runs`` draws, or at most ``runs`` draws if ``sequential``. A sampler is one of:
 
     - a function f(n, rng) that returns n integers (fastest); rng is a numpy Generator, or a
       SeededRng of dpcore if it is annotated rng: Rng;
     - a function f(rng) or f() that returns one integer;
     - a :class:`Noise`, or a mapping from integers to masses;
     - an object with scipy's method ``rvs(size=, random_state=)``;
-    - a target (:mod:`audit.targets.target`), run on the dataset 0 or, if catalogued, on dataset A.
+    - a target (:mod:`audit.targets.target`). A target of the catalogue runs on its dataset A, and
+      any other target on the number 0 as its dataset.
 
     If the sampler fails, the report contains ``error`` and no verdict. ``target`` is the name of
-    the sampler in the report.
-
-    The probability of a false alarm, over the draws and the simulations, is at most ``alpha``. A
-    random ``seed`` is chosen if none is given; the report states it. Fits of several samplers to
-    one law with the same seed use the same simulations, so their errors are not independent.
+    the sampler in the report. The probability of a false alarm, over the draws and the simulations,
+    is at most ``alpha``. If no ``seed`` is given, the report states the random seed that was used.
+    Tests of several samplers against one law with the same seed use the same simulations, so their
+    errors are not independent.
     """
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
@@ -373,7 +373,7 @@ _LEAST, _LARGEST = -(1 << 63), (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampler:
-    r"""A sampler: ``function(n)`` draws n values, where n is at most ``piece``."""
+    r"""A sampler of integers: ``function(n)`` draws n values, where n must be at most ``piece``."""
 
     spelling: str
     function: Callable[[int], Any]
@@ -381,7 +381,7 @@ class Sampler:
     piece: int = _MANY
 
     def draw(self, n: int) -> Integers:
-        r"""Draw n values, clipped to the range of int64; clipped values are in the far tail."""
+        r"""Draw n values. Values beyond the range of int64 are replaced by its nearest end."""
         returned = self.watchdog.call(lambda: self.function(n), self.spelling)
         try:
             draws: NDArray[Any] = np.asarray(returned)

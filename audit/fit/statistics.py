@@ -1,12 +1,14 @@
-r"""Test statistics of draws against a law: cells, p-values and a test martingale.
+r"""Test statistics for goodness of fit: counts of draws in cells, p-values, and an e-process.
 
-The cells depend on the law and the number of draws, but not on the drawn values. The probability of
-every cell lies between two floats, computed from the law's float functions and their proven error;
-a test uses the bound that makes rejection harder. For a fixed number of draws, five p-values are
-combined. A sequential fit uses a wealth process, a nonnegative supermartingale that starts at 1, so
-the fit may stop after any draw. The wealth is a mixture, with fixed weights, of likelihood ratios
-of fixed alternatives: laws tilted along the scores of the cells, and Polya urns for the counts of
-all cells, for residues, and for each cell and half-line. Statements and proofs:
+The cells are intervals of integers, and depend on the law and the number of draws, but not on the
+drawn values. The probability of every cell lies between two floats, which are computed from the
+law's float functions and their proven error. Every test uses the bound that makes rejection harder.
+
+If the number of draws is fixed beforehand, five p-values are combined. A sequential test uses a
+wealth that starts at 1 and is a nonnegative supermartingale if the draws follow the law. So it may
+stop after any draw. The wealth is a mixture, with fixed weights, of likelihood ratios of fixed
+alternatives. These are the law tilted along a score of the cells, and Polya urns for the counts of
+all cells, of residues, of each cell and of each half-line. Statements and proofs:
 ``docs/proofs/exact_audits.md``.
 """
 
@@ -47,7 +49,7 @@ _INT64: Final = np.iinfo(np.int64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellCounts:
-    r"""The counts of draws by cell and by residue, and the extreme values with their counts."""
+    r"""The numbers of draws in each cell and residue class, and the extreme draws with counts."""
 
     counts: Integers
     residues: tuple[Integers, ...]
@@ -71,15 +73,16 @@ class CellCounts:
 # Compared by identity, because arrays have no single truth value and no hash.
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FitCells:
-    r"""A partition of the integers with enclosed probabilities.
+    r"""A partition of the integers into intervals (cells), with bounds on their probabilities.
 
     - ``edges``: the first value of each cell except the first cell, which is unbounded below;
-    - ``lower``, ``upper``: bounds on the probability of each cell;
+    - ``lower``, ``upper``: bounds on the probability of each cell under the law;
     - ``nominal``: a probability between the bounds for each cell, which defines the nominal law;
-    - ``scores``: functions that are constant on cells and have mean 0 and variance 1 under the
-      nominal law: position, distance from the mean, and squared distance;
+    - ``scores``: the position, the distance from the mean, and its square, as functions that are
+      constant on each cell and have mean 0 and variance 1 under the nominal law;
     - ``spread``: the standard deviation of the distance from the mean, divided by its mean;
-    - ``moduli``, ``slack``: P(X = r mod m) is within ``slack`` of 1/m for each modulus m.
+    - ``moduli``, ``slack``: P(X = r mod m) is within ``slack`` of 1/m for each of the ``moduli`` m,
+      each residue r, and a draw X.
     """
 
     edges: Integers
@@ -93,7 +96,7 @@ class FitCells:
 
     @classmethod
     def of(cls, noise: Noise, draws: int) -> Self:
-        r"""The cells for a number of ``draws``; they do not depend on the drawn values."""
+        r"""Choose the cells for this law and number of draws."""
         edges = _cut(noise, draws)
         lower, nominal, upper = _masses(noise, edges)
         wide = bool(np.any(np.diff(edges[1:-1]) > 1)) if len(edges) > 3 else False
@@ -115,11 +118,10 @@ class FitCells:
 
     @property
     def gap(self) -> float:
-        r"""An upper bound on the total variation distance from the nominal to the claimed law."""
+        r"""An upper bound on the total variation distance of the nominal law to the claimed law."""
         return float(np.sum(self.upper - self.lower)) * (1 + _ERROR)
 
     def count(self, draws: Integers) -> CellCounts:
-        r"""Count draws by cell; there must be at least one draw."""
         places = np.searchsorted(self.edges, draws, side="right")
         least, most = int(draws.min()), int(draws.max())
         return CellCounts(
@@ -132,12 +134,12 @@ class FitCells:
         )
 
     def residue(self, modulus: int) -> tuple[float, float]:
-        r"""Lower and upper bounds that hold for the probability of every residue of a modulus."""
+        r"""Bounds on P(X = r mod ``modulus``) for a draw X, which hold for every residue r."""
         lower = (1 / modulus - self.slack) * (1 - _ERROR)
         return max(0.0, lower), min(1.0, (1 / modulus + self.slack) * (1 + _ERROR))
 
     def words(self, cell: int, last: int | None = None) -> str:
-        r"""Describe the values of a cell, or of all cells up to ``last``."""
+        r"""Describe the values in a cell, or in the cells from ``cell`` to ``last``."""
         last = cell if last is None else last
         if cell == 0 and last == len(self) - 1:
             return "any x"
@@ -149,7 +151,7 @@ class FitCells:
         return f"x = {low}" if low == high else f"{low} <= x <= {high}"
 
     def impossible(self, noise: Noise, seen: CellCounts) -> tuple[str, int] | None:
-        r"""Return an event of probability 0 that was drawn, with its count, or None."""
+        r"""An event with probability 0 under the law that occurred, with its count, or None."""
         least, most = seen.least, seen.most
         if least[0] < self.edges[0] and _is_zero(noise, least[0], below=True):
             return f"x <= {least[0]}", least[1]
@@ -160,7 +162,7 @@ class FitCells:
 
 @lru_cache(maxsize=64)
 def cells_of(noise: Noise, runs: int) -> FitCells:
-    r"""The cells of :meth:`FitCells.of`, cached."""
+    r"""The same as :meth:`FitCells.of`, cached."""
     return FitCells.of(noise, runs)
 
 
@@ -268,7 +270,7 @@ _ROUNDING: Final = 2.0**-40
 
 
 def fit_p_values(cells: FitCells, seen: CellCounts, rng: np.random.Generator) -> dict[str, float]:
-    r"""The p-value of every test, valid for every law within the enclosures of the cells."""
+    r"""The p-value of each test, valid for all laws within the bounds of the cells."""
     return {
         **_calibrated(cells, seen.counts, rng),
         "tilted": _tilted(cells, seen.counts),
@@ -278,7 +280,7 @@ def fit_p_values(cells: FitCells, seen: CellCounts, rng: np.random.Generator) ->
 
 
 def joined(found: dict[str, float]) -> float:
-    r"""The combined p-value of several tests: min(1, min_i p_i / w_i), for weights w_i."""
+    r"""The combined p-value min(1, min_i p_i / w_i) of tests with p-values p_i and weights w_i."""
     return min(1.0, *(p / WEIGHTS[name] for name, p in found.items()))
 
 
@@ -347,9 +349,10 @@ def _with_tails(cells: NDArray[Any]) -> NDArray[Any]:
 def most_extreme(
     draws: int, counts: Integers, lower: Floats | float, upper: Floats | float
 ) -> tuple[int, float]:
-    r"""Return the index of the least probable count, and a p-value for all counts together.
+    r"""Find the least probable of several counts.
 
-    Each count is binomial, with a probability between ``lower`` and ``upper``.
+    Returns its index, and a p-value for all counts together (Bonferroni). Under the law, each count
+    is binomial, with ``draws`` trials and a probability between ``lower`` and ``upper``.
     """
     # Upper bounds on both tails: the lower tail is largest for the lower probability, the upper
     # tail for the upper probability. The p-value has a Bonferroni correction over all counts.
@@ -379,12 +382,12 @@ _COINS: Final = _URNS[::5]
 
 
 def log_wealth(cells: FitCells, seen: CellCounts) -> float:
-    r"""The logarithm of the wealth after the counted draws, rounded down."""
+    r"""The logarithm of the wealth of the sequential test after these draws, rounded down."""
     return float(logsumexp([value for _, value in log_wealths(cells, seen)]))
 
 
 def log_wealths(cells: FitCells, seen: CellCounts) -> Iterator[tuple[str, float]]:
-    r"""The logarithm of each weighted term of the wealth, with the name of its family."""
+    r"""The terms of the sequential test's wealth: family names and weighted logarithms."""
     tilted = _tilted_wealths(cells, seen)
     for value in tilted.tolist():
         yield "tilted", value + math.log(_TILTED_WEIGHT / len(tilted))
@@ -446,11 +449,12 @@ _DETECTED: Final = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitWitness:
-    r"""The event whose count deviates most from the law.
+    r"""The event whose count in the draws deviates most from the claimed law.
 
-    ``probability`` encloses the probability of the event under the law. If the event had been
-    chosen before the draws, a count outside ``expected`` would have probability at most alpha. As
-    it is chosen after the draws, only the p-value or e-value of the report is evidence.
+    ``probability`` contains bounds on the probability of the event under the law. If the event had
+    been chosen before the draws, its count would lie outside ``expected`` with probability at most
+    alpha. But it is chosen after the draws, so only the p-value or e-value of the report is
+    evidence.
     """
 
     event: str = fact("the event, in words")
@@ -466,7 +470,7 @@ class FitWitness:
 
 
 def excluded(event: str, count: int, seen: CellCounts) -> FitWitness:
-    r"""The witness for a drawn event of probability 0."""
+    r"""The :class:`FitWitness` of an event that has probability 0 under the law, but occurred."""
     return FitWitness(
         event=event, count=count, draws=seen.draws, expected=(0, 0), probability=(0.0, 0.0)
     )
@@ -475,8 +479,8 @@ def excluded(event: str, count: int, seen: CellCounts) -> FitWitness:
 def witness(cells: FitCells, seen: CellCounts, alpha: Fraction) -> FitWitness:
     r"""The cell, half-line or residue class whose count deviates most from its probability.
 
-    The deviation is measured with the likelihood ratio of the count. The witness describes the
-    draws, and is not a test.
+    The deviation is measured by the likelihood ratio of the count. The result describes the draws,
+    and is not a test.
     """
     last = len(cells) - 1
     inner = range(1, last)
@@ -510,10 +514,10 @@ def witness(cells: FitCells, seen: CellCounts, alpha: Fraction) -> FitWitness:
 
 
 def resolution(cells: FitCells, draws: int, alpha: Fraction, *, sequential: bool) -> float:
-    r"""The relative error of the mean absolute deviation that 95 of 100 fits would refute.
+    r"""The smallest relative error of scale that 95 of 100 tests would detect.
 
-    The estimate uses a normal approximation, for laws that are wrong by a change of scale. The
-    result is infinite for a law whose distance from its mean is constant.
+    The scale is the mean absolute deviation. The estimate uses a normal approximation. It is
+    infinite for a law whose distance from its mean is constant.
     """
     if sequential:
         # Each tilt is twice the next, so one of them is 2/3 to 4/3 of the best tilt, and loses at

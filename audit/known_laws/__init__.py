@@ -1,1 +1,1 @@
-r"""The exact layer: prove or refute a claim from two known output laws."""
+r"""Exact audits: prove or refute a claim from two known output laws."""

@@ -1,17 +1,19 @@
-r"""Prove bounds on the divergences of two known output laws, instead of estimating them.
+r"""Proven bounds on the divergences of two known output laws, without sampling.
 
-A law is either a pmf whose masses are rational numbers or rational functions of e^(-unit), or a
-dpcore noise shifted by an integer; noise shifted by a tuple has one draw per coordinate. For two
-laws P and Q, this module computes lower and upper bounds on each of
+A law is either a pmf or a dpcore noise shifted by an integer. The masses of a pmf are rational
+numbers, or rational functions of e^(-unit) for a rational unit. Noise shifted by a tuple has one
+independent draw per coordinate. For two laws P and Q, this module computes lower and upper bounds
+on each of
 
     delta(epsilon) = sup_S P(S) - e^epsilon Q(S) = sum_x max(0, P(x) - e^epsilon Q(x)),
     epsilon(delta) = min {epsilon >= 0: delta(epsilon) <= delta},
-    D_a(P || Q)    = 1/(a-1) log sum_x P(x)^a Q(x)^(1-a).
+    D_a(P || Q)    = 1/(a-1) log sum_x P(x)^a Q(x)^(1-a),
 
-The formulas are for the direction P against Q; a claim must hold in both directions. For two shifts
-of one noise, ``accounting`` provides the dominating pair for their distance in one direction; this
-module converts the pair to the requested direction. Sums over pmfs are computed here, in rational
-arithmetic except for one final exponential or logarithm. Proof: ``docs/proofs/exact_audits.md``.
+where S is any set of outputs, x an output, and a > 1. These are the quantities for P against Q; a
+claim must also hold for Q against P. For two shifts of one noise, ``accounting`` provides a
+dominating pair for their distance in one direction, which is converted to the requested direction.
+Sums over pmfs are computed in rational arithmetic, except for one final exponential or logarithm.
+Proof: ``docs/proofs/exact_audits.md``.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ Mass: TypeAlias = Fraction | ExpRational
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    r"""A set of outputs, with its description and its probabilities under both laws."""
+    r"""A set of outputs, with its description and its probabilities under the two laws P and Q."""
 
     words: str
     p: Enclosure
@@ -63,25 +65,25 @@ class Event:
 
 
 def hockey_stick(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) -> Enclosure:
-    r"""Enclose delta(epsilon) = sum_x max(0, P(x) - e^epsilon Q(x)).
+    r"""Bounds on delta(epsilon) = sum_x max(0, P(x) - e^epsilon Q(x)) for the laws P and Q.
 
-    The relative width is about 2^-bits. The result is exactly 0 if P/Q never exceeds e^epsilon.
+    Their relative distance is about 2^-bits. They are exactly 0 if P <= e^epsilon Q everywhere.
     """
     level = at_least_zero("epsilon", epsilon)
     return _compare(p, q).enclose_delta(level, bits)
 
 
 def epsilon_at(p: Law, q: Law, delta: RationalLike = 0, *, bits: int = _BITS) -> Enclosure:
-    r"""Enclose epsilon(delta), the maximum of 0 and sup_S log((P(S) - delta)/Q(S)).
+    r"""Bounds on the least epsilon >= 0 with P(S) <= e^epsilon Q(S) + delta for all events S.
 
-    The upper bound, or both bounds, may be infinite.
+    P and Q are the two laws. The upper bound, or both bounds, may be infinite.
     """
     allowed = rational_in("delta", delta, "[0, 1)")
     return _compare(p, q).enclose_epsilon(allowed, bits)
 
 
 def renyi(p: Law, q: Law, order: RationalLike, *, bits: int = _BITS) -> Enclosure:
-    r"""Enclose D_a(P || Q) for a rational order a > 1.
+    r"""Bounds on the Renyi divergence of P from Q, for a rational order > 1.
 
     The divergence is infinite if P has mass where Q has none.
     """
@@ -92,9 +94,9 @@ def renyi(p: Law, q: Law, order: RationalLike, *, bits: int = _BITS) -> Enclosur
 
 
 def worst_event(p: Law, q: Law, epsilon: RationalLike) -> Event | None:
-    r"""Return an event S that maximises P(S) - e^epsilon Q(S).
+    r"""An event S that maximises P(S) - e^epsilon Q(S), for the laws P and Q.
 
-    Return None if the maximum is 0, or if no event is derived, as for noise with several
+    Returns None if the maximum is 0, or if no such event is computed, as for noise with several
     coordinates.
     """
     level, curve = at_least_zero("epsilon", epsilon), _compare(p, q)
@@ -239,12 +241,12 @@ def _power_of_e(level: Fraction, *masses: Mass) -> Mass | None:
 
 
 class NeverWorse(NotDerived):
-    r"""Raised if the curve of a direction is not derived: the opposite one is at least as large."""
+    r"""Raised for a direction whose privacy curve never exceeds that of the opposite direction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class OneWay(PairCurve):
-    r"""The privacy curve of P against Q for two shifts of one noise, from one dominating pair."""
+    r"""The privacy curve of P against Q, two shifts of one noise, from one dominating pair."""
 
     theorem: ClassVar[str] = "the curve of the noise"
 
@@ -252,12 +254,11 @@ class OneWay(PairCurve):
     scope: Scope = field(default=Scope())
 
     def products(self) -> tuple[Coordinates, ...]:
-        r"""A single product, whose only factor is the pair."""
         return (((self.pair, 1),),)
 
 
 def shift_curve(noise: Noise, p: int, q: int) -> OneWay:
-    r"""The curve of P = p + X against Q = q + X, for p != q."""
+    r"""The privacy curve of p + X against q + X, for a draw X of ``noise`` and integers p != q."""
     pair = pair_of(noise, abs(p - q))
     if isinstance(pair, OneSidedPair):
         pair = replace(pair, mirrored=p < q)
@@ -267,7 +268,7 @@ def shift_curve(noise: Noise, p: int, q: int) -> OneWay:
 
 
 def vectors(noise: Noise, p: tuple[int, ...], q: tuple[int, ...]) -> PairCurve:
-    r"""The curve of p + X against q + X, for vectors p != q and independent coordinates of X."""
+    r"""The privacy curve of p + X against q + X for a vector X of independent noise draws."""
     changed = [(a, b) for a, b in zip(p, q, strict=True) if a != b]
     if len(changed) == 1:
         return shift_curve(noise, *changed[0])
@@ -280,14 +281,13 @@ def vectors(noise: Noise, p: tuple[int, ...], q: tuple[int, ...]) -> PairCurve:
 
 @dataclass(frozen=True, slots=True)
 class OutputInterval:
-    r"""The event first <= output <= last, where None means no bound."""
+    r"""The event first <= output <= last, where None stands for an infinite end."""
 
     first: int | None
     last: int | None
 
     @property
     def words(self) -> str:
-        r"""A description of the event."""
         if self.last is None:
             return f"output >= {self.first}"
         if self.first is None:
@@ -308,10 +308,11 @@ class OutputInterval:
 
 
 def worst_interval(noise: Noise, p: int, q: int, level: Fraction) -> OutputInterval | None:
-    r"""Return the outputs whose privacy loss exceeds ``level``: the worst event at this epsilon.
+    r"""The interval of outputs whose privacy loss log(P(x)/Q(x)) exceeds ``level``.
 
-    Outputs with a loss of exactly ``level`` may be included. Return None if the event is empty, or
-    need not be an interval.
+    P and Q are ``noise`` shifted by ``p`` and ``q``. The result is the event that maximises P(S) -
+    e^level Q(S). It may include outputs with a loss of exactly ``level``. Returns None if there is
+    no output with a larger loss, or if these outputs may not form an interval.
     """
     pair = shift_curve(noise, p, q).pair
     if isinstance(pair, FinitePair):
@@ -358,7 +359,10 @@ _MOST_TRIALS: Final = 5000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    r"""Enclosures of a quantity in both directions, at the epsilon, delta or order ``at``."""
+    r"""Bounds on ``quantity`` (delta, epsilon or a Renyi divergence) in both directions.
+
+    ``at`` is the epsilon, delta or order at which the quantity is evaluated.
+    """
 
     quantity: Literal["delta", "epsilon", "renyi"]
     at: Order
@@ -371,7 +375,7 @@ class Point:
 
     @property
     def ways(self) -> dict[Direction, Enclosure]:
-        r"""The enclosures by direction; a direction whose enclosure is None is omitted."""
+        r"""The bounds by direction, except for a direction that was not computed."""
         both: dict[Direction, Enclosure | None] = {
             "p_against_q": self.p_against_q, "q_against_p": self.q_against_p
         }  # fmt: skip
@@ -384,12 +388,12 @@ class Point:
 
 
 def delta_point(p: Law, q: Law, epsilon: Fraction) -> Point:
-    r"""The least delta at ``epsilon``, in both directions."""
+    r"""Bounds on the least delta at ``epsilon``, in both directions."""
     return _both("delta", epsilon, p, q, lambda one, other: hockey_stick(one, other, epsilon))
 
 
 def epsilon_point(p: Law, q: Law, delta: Fraction) -> Point:
-    r"""The least epsilon at ``delta``, in both directions."""
+    r"""Bounds on the least epsilon at ``delta``, in both directions."""
 
     def smallest(one: Law, other: Law) -> Enclosure:
         try:
@@ -407,9 +411,9 @@ def epsilon_point(p: Law, q: Law, delta: Fraction) -> Point:
 
 
 def renyi_point(p: Law, q: Law, order: Order) -> Point:
-    r"""The Renyi divergence of an order, in both directions.
+    r"""Bounds on the Renyi divergence of an order, in both directions.
 
-    The divergence of order infinity is the least epsilon at delta = 0.
+    The divergence of infinite order is the least epsilon at delta = 0.
     """
     if isinstance(order, float):
         if order != math.inf:
@@ -436,13 +440,14 @@ def _both(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    r"""A claimed point and its proof or refutation.
+    r"""The proof or refutation of one claimed point (epsilon, delta).
 
-    ``delta`` encloses the smallest delta at the claimed epsilon. ``epsilon`` encloses the smallest
-    epsilon at the claimed delta; it is None if epsilon is discontinuous at that delta and no
-    precision decides which side applies. ``event`` is an event that violates a refuted claim, if
-    one is known; it is more likely under P if ``direction`` is "p_against_q". The verdict is
-    "undecided" if at the highest precision the enclosure still contains the claimed delta.
+    ``delta`` bounds the least delta at the claimed epsilon, and ``epsilon`` the least epsilon at
+    the claimed delta. ``epsilon`` is None if the least epsilon is discontinuous at that delta and
+    no precision decides which side applies. If the claim is refuted, ``event`` violates it, or is
+    None if no such event is known. The event is more likely under P if ``direction`` is
+    "p_against_q". The verdict is "undecided" if the claimed delta lies between the bounds at the
+    highest precision.
     """
 
     claim: Claim = fact("the claimed point", write=members("epsilon", "delta"))
@@ -456,10 +461,10 @@ class Decision:
 def decide(p: Law, q: Law, claim: Claim) -> Decision:
     r"""Decide whether P(S) <= e^epsilon Q(S) + delta and vice versa, for all events S.
 
-    For two pmfs whose masses are rational numbers or rational functions of e^(-unit), every claim
-    is decided: delta is either rational and computed exactly, or irrational (Lindemann), so enough
-    precision separates it from the claimed delta. The same holds for one coordinate of binomial
-    noise, whose masses are rational.
+    Every claim is decided for two pmfs whose masses are rational numbers, or rational functions of
+    e^(-unit). The reason is that the least delta is either rational, and then computed exactly, or
+    irrational (Lindemann), and then enough precision separates it from the claimed delta. Binomial
+    noise in one coordinate, with at most 5,000 trials, is also such a pmf.
     """
     epsilon, delta = claim.exact
     reached = _both("delta", epsilon, p, q, lambda one, other: _settled(one, other, epsilon, delta))

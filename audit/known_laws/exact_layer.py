@@ -1,7 +1,7 @@
 r"""The exact layer of an audit: prove or refute a claim about a target with a known output law.
 
-The law is additive noise or a list of probabilities. The verdict on the law is proven, not
-estimated. The sample and fit layers test whether the code follows the law.
+The output law is additive noise or a list of probabilities. The verdict on this law is proven, not
+estimated. Whether the code follows the law is tested by the sample and fit layers.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from dpcore.parse_noise import write_noise
 
 
 def prove(target: KnownLaw, plan: Plan) -> AuditReport:
-    r"""Decide the claim on the pairs of the plan, in both directions.
+    r"""Decide the claim exactly, on all pairs of datasets of the plan and in both directions.
 
-    Every point of a claimed curve is decided on every pair. A claimed curve is proven only if it is
-    the curve of the target's noise for the distance between the datasets of each pair. Otherwise
-    the verdict is "not_refuted" if all tested points hold.
+    Every claimed point is decided on every pair, and a violation of one point refutes the claim. If
+    there is no violation, a claim of one point is proven. A claimed privacy curve has more points
+    than can be tested. It is proven only if it is the privacy curve of the target's own noise, with
+    a sensitivity that equals the distance of the datasets of every pair. Otherwise the verdict is
+    "not_refuted".
     """
     decided = [
         _decided(target, pair, place, point)
@@ -151,11 +153,11 @@ def _layer(target: KnownLaw, plan: Plan, verdict: VerdictWord) -> LayerRun:
 
 
 def join_layers(proven: AuditReport, sampled: AuditReport) -> AuditReport:
-    r"""Merge the reports of the exact layer and of the sample layer.
+    r"""Merge the report of the exact layer with that of the sample layer, for the same claim.
 
-    The claim is refuted if either layer refutes it; otherwise the verdict is that of the exact
-    layer. The bound on epsilon is that of the exact layer, unless only the sample layer refutes. If
-    the target failed, the merged report contains the error.
+    The claim is refuted if either layer refutes it. Otherwise, the verdict is that of the exact
+    layer. The bound on epsilon comes from the exact layer, unless only the sample layer refutes the
+    claim. If the target failed, the merged report contains the error.
     """
     if sampled.error is not None:
         return replace(

@@ -1,7 +1,7 @@
-r"""The report that compares two known laws, an immutable record.
+r"""The report of an exact comparison of two known output laws.
 
-``docs/schemas/dpcore-exact-1.json`` is its JSON schema. [lower, upper] are proven bounds on a real
-number: floats rounded outwards, or "inf" for infinity.
+``docs/schemas/dpcore-exact-1.json`` is its JSON schema. An entry [lower, upper] contains proven
+bounds on a real number: floats rounded outwards, or "inf" for infinity.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def _witness(decision: Decision | None) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactReport(Result):
-    r"""The report of ``dpcore audit exact``: proven facts about two laws.
+    r"""The report of ``dpcore audit exact``: proven facts about two output laws.
 
-    ``claim`` is the claim as text; ``decisions`` contains one decision for each tested point.
+    ``decisions`` contains one decision for each claimed point that was tested.
     """
 
     SCHEMA: ClassVar[str] = "dpcore-exact/1"
@@ -94,7 +94,7 @@ class ExactReport(Result):
 
     @property
     def exit_code(self) -> int:
-        r"""The exit code: 0 proven, or nothing claimed; 1 refuted; 4 undecided."""
+        r"""The exit code: 0 proven, or no claim; 1 refuted; 4 undecided."""
         return ANSWER if self.verdict is None else _VERDICTS[self.verdict][2]
 
     @computed(
@@ -106,7 +106,7 @@ class ExactReport(Result):
         before="notes",
     )
     def broken(self) -> Decision | None:
-        r"""The refuted point to display, with an event if possible; None if no point is refuted."""
+        r"""A refuted point, if possible one with a known violating event; otherwise None."""
         refuted = [d for d in self.decisions if d.verdict == "refuted"]
         return next((d for d in refuted if d.event is not None), refuted[0] if refuted else None)
 
@@ -140,7 +140,11 @@ class ExactReport(Result):
         before="claim",
     )
     def verdict(self) -> ExactVerdict | None:
-        r"""The overall verdict, which is "refuted" if any claimed point is refuted."""
+        r"""The verdict on the whole claim, which is None if there is no claim.
+
+        The claim is "refuted" or "undecided" if any point is. Otherwise, a single point is
+        "proven", and a claim of several points is "not_refuted".
+        """
         found = [decision.verdict for decision in self.decisions]
         if not found:
             return None
@@ -236,7 +240,7 @@ _LAST: Final = 40
 
 
 def curve_points(p: Law, q: Law) -> tuple[Point, ...]:
-    r"""Compute delta at evenly spaced epsilons, from 0 up to where delta is 0 or about 1e-9."""
+    r"""Compute delta at evenly spaced epsilons, from 0 to where delta is 0 or about 1e-9."""
     end = _end(p, q)
     return tuple(delta_point(p, q, end * i / (_POINTS - 1)) for i in range(_POINTS))
 
@@ -256,7 +260,7 @@ def _end(p: Law, q: Law) -> Fraction:
 
 
 def draw_curve(path: Path, points: tuple[Point, ...], *, title: str) -> None:
-    r"""Plot delta against epsilon in both directions; the logarithmic axis begins at 1e-15."""
+    r"""Plot delta against epsilon in both directions, with a logarithmic axis from 1e-15."""
     ways: dict[str, Direction] = {"P against Q": "p_against_q", "Q against P": "q_against_p"}
     visible = {label: list(_visible(points, way)) for label, way in ways.items()}
     if not any(visible.values()):

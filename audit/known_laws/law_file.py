@@ -1,4 +1,4 @@
-r"""Parse a law from the command line: a shifted noise, or a file of probabilities.
+r"""Parse an output law from the command line: a shifted noise, or a file of probabilities.
 
     discrete-laplace:scale=1@3     3 + noise; the shift is 0 without @
     skellam:variance=100@0,1,0     one draw per coordinate, shifted by (0, 1, 0)
@@ -6,10 +6,10 @@ r"""Parse a law from the command line: a shifted noise, or a file of probabiliti
     law.csv                        lines such as yes,3/4; a first line output,mass is a heading
 
 Masses are exact: fractions, or decimals with their written value (a float has the value of its
-shortest decimal form). Masses must sum to exactly 1. Computed floats rarely do, but can be divided
-by their exact sum (:meth:`WrittenLaw.normalised`). Outputs are compared as text: 0 in one file
-equals "0" in another, and 1 differs from 1.0. The format is determined by the file name (.json or
-.csv), otherwise by the first character.
+shortest decimal form). They must sum to exactly 1. Computed floats rarely do, but can be divided by
+their exact sum (:meth:`WrittenLaw.normalised`). Outputs are compared as text, so the number 0 in
+one file equals the text "0" in another, but 1 differs from 1.0. The format of a file follows from
+its name (.json or .csv), or else from its first character.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _HEADINGS: Final = (("output", "probability"), ("output", "mass"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenLaw:
-    r"""A parsed law with its text.
+    r"""An output law, parsed from a command-line argument, with its text.
 
-    ``argument`` is the name of the argument in error messages. The masses of a file were divided by
-    ``divided_by``, which is 1 unless they were normalised.
+    ``argument`` is the name of the argument in error messages. ``divided_by`` is the sum by which
+    the masses of a file were divided, or 1 if they were not normalised.
     """
 
     argument: str
@@ -55,7 +55,7 @@ class WrittenLaw:
 
     @property
     def total(self) -> Fraction:
-        r"""The exact sum of the masses; 1 for noise."""
+        r"""The exact sum of the masses, or 1 if the law is a noise."""
         if isinstance(self.law, Shifted):
             return _ONE
         return sum((rational("mass", mass) for mass in self.law.values()), Fraction())
@@ -66,7 +66,7 @@ class WrittenLaw:
         write=lambda found: None if found is None else len(found),
     )
     def outputs(self) -> frozenset[str] | None:
-        r"""The outputs with positive mass, for a file; None for noise."""
+        r"""The outputs with positive mass, or None if the law is a noise."""
         if isinstance(self.law, Shifted):
             return None
         return frozenset(str(output) for output, mass in self.law.items() if mass)
@@ -101,7 +101,7 @@ def _format_total(total: Fraction) -> str:
 
 
 def read_law(argument: str, text: str) -> WrittenLaw:
-    r"""Parse a law. :meth:`WrittenLaw.checked` then checks that its masses sum to 1."""
+    r"""Parse an output law, without checking that its masses sum to 1."""
     name, colon, _ = text.partition(":")
     if colon and name in LAWS:
         return WrittenLaw(argument=argument, spelling=text, law=_shifted_noise(argument, text))

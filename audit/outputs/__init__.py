@@ -1,4 +1,4 @@
-r"""Outputs of a target, parsed and compared exactly.
+r"""Parse the outputs of an audited mechanism, and compare them exactly.
 
 time_limit        limit the time of calls, load audited code, redirect what it prints to stderr
 output_parser     join outputs in run order, and warn about unusual outputs
@@ -8,5 +8,5 @@ rows              an output as a row of a table: its structure and its cells
 tables            pandas, polars and Arrow tables as plain data
 copies            copies of the inputs and outputs of a call
 serialise         outputs as bytes, without loss and without pickle
-sandbox_encoding  values for the pipe between the auditor and a sandbox
+sandbox_encoding  values that are sent between the auditor and a sandbox
 """

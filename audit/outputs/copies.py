@@ -1,8 +1,8 @@
 r"""Copy the inputs and outputs of an audited call.
 
 A call may change its dataset in place, return a part of it, or return the same buffer every time.
-So each call gets its own copy of the dataset (:func:`copies`), and each output is copied before the
-next call (:func:`captured`). Immutable objects are not copied.
+Therefore each call gets its own copy of the dataset (:func:`copies`), and each output is copied
+before the next call (:func:`captured`). Immutable objects are not copied.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _GENERATORS: Final = (
 
 
 def copies(name: str, dataset: Any) -> Callable[[], Any]:
-    r"""Return a function that copies the dataset; changes to one copy do not affect the others."""
+    r"""Return a function that returns a new copy of the dataset at each call."""
     if _is_fixed(dataset):
         return lambda: dataset
     if _is_plain_array(dataset):
@@ -82,11 +82,11 @@ def copies(name: str, dataset: Any) -> Callable[[], Any]:
 
 
 def captured(output: Any, seen: dict[int, tuple[object, str]] | None = None) -> Any:
-    r"""Return a snapshot of the output that later changes of the returned object do not affect.
+    r"""Return a copy of the output that does not change if the returned object changes later.
 
-    An object whose class does not define equality would not equal its copy, so it is not copied;
-    ``seen`` stores its identity text. Raises :class:`Unreadable` if an object in ``seen`` has been
-    changed and is returned again.
+    An object whose class does not define equality would not equal its copy. Therefore it is
+    returned itself, and its identity text is stored in ``seen``. If it has been changed when it is
+    returned again, :class:`Unreadable` is raised.
     """
     kind = type(output)
     if _is_fixed(output):

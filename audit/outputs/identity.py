@@ -1,10 +1,10 @@
-r"""The identity of an output: its type and exact value as text.
+r"""The identity of an output: a text that states its type and its exact value.
 
-Two outputs are the same if their texts are equal: ``1``, ``1.0``, ``True`` and ``np.int64(1)`` are
-four outputs, and ``0.0`` and ``-0.0`` are two. All nan are the same, whatever their bits. The order
-of items matters in a dict, but not in a set. An object of an unknown class is identified by its
-repr, by its attributes and those of the objects in them, and, if it is hashable, by its own ``==``.
-Tables of pandas, polars and Arrow are read as plain data (``audit.outputs.tables``).
+Two outputs are the same if their identities are equal: ``1``, ``1.0``, ``True`` and ``np.int64(1)``
+are four outputs, and ``0.0`` and ``-0.0`` are two. All nan are the same. The order of items matters
+in a dict, but not in a set. The identity of an object of an unknown class consists of its repr, its
+attributes, and those of the objects in them. If the object is hashable, its own ``==`` is also
+used. Tables of pandas, polars and Arrow are read as plain data (:mod:`audit.outputs.tables`).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _HEAP_TYPE: Final = 1 << 9
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    r"""A number read from text: its value, and its literal text."""
+    r"""A number that was read from a text: its value, and the text."""
 
     value: Exact
     text: str
@@ -71,10 +71,9 @@ class Written:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Name:
-    r"""An identity that consists of a text and objects.
+    r"""An identity that consists of a text and of objects that are compared with ``==``.
 
-    Such an identity is used for an array, and for an output that contains an object whose class
-    defines ``==``.
+    For an array, the objects are its type, shape and bytes.
     """
 
     text: str
@@ -108,13 +107,13 @@ def _one_form(array: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    r"""Replaces an attribute that is not read (:func:`attributes_of`); ``kind`` is its class."""
+    r"""A placeholder for an attribute of class ``kind`` that :func:`attributes_of` cannot read."""
 
     kind: str
 
 
 class Number(NamedTuple):
-    r"""The value of a number and its ``form``, i.e. its type and, if needed, its literal text."""
+    r"""The value of a number, and its ``form``: the type and, if needed, the text as written."""
 
     value: Exact
     form: str
@@ -148,10 +147,10 @@ class _Rows(Sequence[Name]):
 
 
 def distinct_rows(rows: NDArray[Any]) -> tuple[NDArray[np.int64], Sequence[Name]]:
-    r"""The distinct identities of rows, computed faster than with :func:`identity`.
+    r"""The distinct identities of the rows of an array of plain numbers.
 
-    Returns for each row the index of its identity, and the identities in order of first appearance.
-    The rows must be plain numbers.
+    Returns, for each row, the index of its identity, and the identities in order of first
+    appearance. This is faster than :func:`identity` for each row.
     """
     rows = _one_form(rows)
     flat = np.ascontiguousarray(rows.reshape(len(rows), -1))
@@ -185,7 +184,7 @@ def _hashes(words: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def display_name(name: str | Name, others: object = ()) -> str:
-    r"""Format an identity: ``np.str('x')`` as ``'x'``, unless ``others`` contains the latter."""
+    r"""Format an identity: ``np.str('x')`` as ``'x'``, unless ``'x'`` is one of ``others``."""
     text = str(name)
     match = _WRAPPED.fullmatch(text)
     short = text if match is None else match[1]
@@ -193,7 +192,7 @@ def display_name(name: str | Name, others: object = ()) -> str:
 
 
 def number_in(output: object) -> Number | None:
-    r"""The finite number in an output, also in an array of size 1; None for any other output."""
+    r"""The finite number that an output is, or that an array of size 1 contains; otherwise None."""
     kind = type(output)
     if kind is int or kind is float:
         plain: Any = output
@@ -224,7 +223,7 @@ def number_in(output: object) -> Number | None:
 
 
 def array_form(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
-    r"""The text of an array's type and shape, with the byte order if it is not the native one."""
+    r"""A text that states the type, the shape and any non-native byte order of an array."""
     return f"{dtype.name if dtype.isnative else dtype.str}{shape}"
 
 
@@ -240,7 +239,7 @@ def _numpy_value(number: Any) -> Exact | None:
 
 
 def written(line: str) -> object:
-    r"""Parse a line: a JSON number as that number, any other line as text."""
+    r"""Parse a line of a program's output: a JSON number as a number, any other line as text."""
     match = _JSON_NUMBER.fullmatch(line)
     if match is None:
         return line
@@ -310,9 +309,9 @@ def _number_text(dtype: np.dtype[Any]) -> str:
 
 
 def type_text(dtype: np.dtype[Any]) -> str:
-    r"""The text of a dtype, cached for numbers, because numpy computes it anew for each value.
+    r"""The text of a dtype, cached for types of numbers because numpy recomputes it at each call.
 
-    The text is not cached for records: two record types may be equal but have different texts.
+    It is not cached for record types, because two equal record types may have different texts.
     """
     return _number_text(dtype) if dtype.kind in "biufc" else str(dtype)
 
@@ -423,11 +422,11 @@ _WITH_VALUE: Final = (*ALL_BASES, BaseException, np.generic)
 
 
 class StandIn:
-    r"""A placeholder for an object in another process, equal only to itself.
+    r"""A placeholder for an object that remains in another process.
 
-    The stand-in for an instance of a subclass of int, tuple, ... is also an instance of that base,
-    with the object's additional attributes. ``fields`` contains the fields of a dataclass,
-    ``table`` the content of a table.
+    It is equal only to itself. For an object of a subclass of int, tuple or another built-in type,
+    the placeholder is also an instance of this type. ``own`` contains the object's attributes,
+    ``fields`` the fields of a dataclass, and ``table`` the content of a table.
     """
 
     number: int
@@ -441,7 +440,7 @@ class StandIn:
 
 
 def fields_of(output: Any) -> tuple[tuple[str, Any], ...] | None:
-    r"""The names and values of the fields of a dataclass, named tuple or masked array, or None."""
+    r"""The fields of a dataclass, named tuple or masked array, as pairs (name, value), or None."""
     names = field_names(output)
     if names is not None:
         return *all_attributes_of(output).items(), *zip(names, tuple.__iter__(output), strict=True)
@@ -460,7 +459,7 @@ def fields_of(output: Any) -> tuple[tuple[str, Any], ...] | None:
 
 
 def field_names(output: Any) -> tuple[str, ...] | None:
-    r"""The names of the fields of a named tuple, otherwise None."""
+    r"""The names of the fields of a named tuple, or None for any other object."""
     if not isinstance(output, tuple):
         return None
     names: Any = getattr(type(output), "_fields", None)
@@ -471,12 +470,12 @@ def field_names(output: Any) -> tuple[str, ...] | None:
 def attributes_of(output: Any) -> dict[str, Any]:
     r"""The attributes of an object as plain data, including those that its repr omits.
 
-    An object in an attribute becomes a dict of its class and its own attributes, up to 1000 objects
-    and 50 levels. Objects beyond these limits, or without readable data, become :class:`Unread`
-    (:func:`unread_attributes`). If a class is defined in a function or created with ``type()``, its
-    attributes are included. If an object has no attributes, or belongs to Python's standard library
-    or a table library, the parts of its pickled state are read instead. Enum members and tables
-    have no attributes here (for tables, see :func:`table_of`).
+    If an attribute contains another object, that object becomes a dict of its class and attributes,
+    up to 1000 objects and 50 levels. Objects beyond these limits, or without readable data, become
+    :class:`Unread`. The attributes of a class are included if it is defined in a function or
+    created with ``type()``. The pickled state is read instead of attributes for objects without
+    attributes, and for objects of Python's standard library or a table library. The result is empty
+    for enum members and for tables (see :func:`table_of`).
     """
     if isinstance(output, StandIn):
         return output.own
@@ -486,12 +485,12 @@ def attributes_of(output: Any) -> dict[str, Any]:
 
 
 def all_attributes_of(output: Any) -> dict[str, Any]:
-    r"""The attributes of an instance of a subclass of a plain type; objects are not converted."""
+    r"""All attributes of an instance of a subclass of a plain type, without conversion."""
     return {**attributes_of(output), **getattr(output, "__dict__", {})}
 
 
 def unread_attributes(output: Any) -> list[str]:
-    r"""The paths of the attributes that :func:`attributes_of` cannot read, with their classes."""
+    r"""The paths and classes of the attributes that :func:`attributes_of` cannot read."""
     return list(_unread_in(attributes_of(output), type(output).__name__))
 
 
@@ -665,7 +664,7 @@ def _is_data(value: Any, depth: int) -> bool:
 
 
 def table_of(output: Any) -> Table | None:
-    r"""The output as a table, or None if it is not a table."""
+    r"""The content of an output that is a table, or None for any other output."""
     if isinstance(output, StandIn):
         return output.table
     return read_table(output) if is_table(type(output)) else None

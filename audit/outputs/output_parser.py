@@ -1,9 +1,9 @@
-r"""Join outputs in run order, distinguish their types, and warn about unusual outputs.
+r"""Parse outputs, put them in run order, and warn about unusual outputs.
 
-An :class:`OutputParser` defines how outputs are read: whether the lines of a program are JSON or
-text, and whether values or only their types are compared. The parser is learned from the first
-block of runs (at least :data:`audit.claims.TRAINING`), which is never tested, so it is fixed before
-the tested runs (``docs/proofs/audit_tests.md``).
+An :class:`OutputParser` decides whether the lines printed by a program are JSON or text, and
+whether the values of outputs or only their types are compared. It is learned from the first block
+of runs (at least :data:`audit.claims.TRAINING` runs). This block is never tested, so the parser is
+fixed before the tested runs (``docs/proofs/audit_tests.md``).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _dtype_name(dtype: np.dtype[Any]) -> str:
 
 
 def require_readable(output: object) -> None:
-    r"""Raise :class:`audit.errors.Unreadable` if this output cannot be compared with others."""
+    r"""Raise :class:`audit.errors.Unreadable` if an output cannot be compared with others."""
     if type(output) in _SCALARS:
         return
     if type(output) is int:
@@ -122,7 +122,7 @@ def _require_code(item: object) -> None:
 
 
 def require_no_iterator(item: object, output: object) -> None:
-    r"""Raise :class:`Unreadable` if ``item``, a part of ``output``, is an iterator or coroutine."""
+    r"""Raise :class:`Unreadable` if an element of an output is an iterator or coroutine."""
     if not isinstance(item, Iterator | AsyncIterator | Coroutine):
         return
     such = "its list()"
@@ -184,7 +184,7 @@ def join(
 ) -> Outputs:
     r"""Put the outputs of the two datasets in run order, after shuffling those of each dataset.
 
-    Outputs of different types or shapes keep their types and shapes.
+    ``worlds`` contains the dataset of each run. Types and shapes may differ between the datasets.
     """
     if _stackable(side_a, side_b):
         return interleave(side_a, side_b, worlds, rng)
@@ -201,7 +201,7 @@ def _stackable(*sides: Outputs) -> bool:
 
 
 def concatenate(pieces: Sequence[Outputs]) -> Outputs:
-    r"""Concatenate outputs: an array if the pieces are compatible arrays, otherwise a list."""
+    r"""Concatenate blocks of outputs into an array if they are compatible arrays, else a list."""
     if not pieces:
         return []
     if _stackable(*pieces):
@@ -229,12 +229,13 @@ def _adjoining(pieces: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputParser:
-    r"""The parser of an audit's outputs.
+    r"""Converts the raw outputs of an audit to the values that are tested.
 
-    ``lines=True``: outputs are lines, parsed one by one, as JSON if all lines of the training runs
-    were JSON, otherwise as text. A JSON number is compared as written, any other line as text.
-    ``by_kind=True``: each output is replaced by its type (:func:`kind`), because the two datasets
-    had no type in common in the training runs, and values could hide what the types reveal.
+    If ``lines``, each output is a line of text. If also ``as_json``, which means that all lines of
+    the training runs were JSON, a line that is a JSON number is compared as this number, as
+    written. Any other line is compared as text. If ``by_kind``, only the type of each output is
+    compared (:func:`kind`). This is the case if the two datasets had no type in common in the
+    training runs, because values could hide what the types reveal.
     """
 
     lines: bool
@@ -243,7 +244,6 @@ class OutputParser:
 
     @classmethod
     def learn(cls, outputs: Outputs, worlds: NDArray[np.bool_], *, lines: bool) -> OutputParser:
-        r"""Learn the parser from the training runs."""
         as_json = lines and all(_value(line) is not line for line in outputs)
         plain = cls(lines=lines, as_json=as_json, by_kind=False)
         found = list(_kinds(plain.values(outputs)))
@@ -252,13 +252,13 @@ class OutputParser:
         return cls(lines=lines, as_json=as_json, by_kind=apart)
 
     def apply(self, outputs: Outputs) -> Outputs:
-        r"""Parse outputs, each separately, into the values to test."""
+        r"""Convert each output separately to the value that is tested."""
         if self.by_kind:
             return list(_kinds(self.values(outputs)))
         return [written(line) for line in outputs] if self.as_json else outputs
 
     def values(self, outputs: Outputs) -> Outputs:
-        r"""The outputs that features are applied to: parsed JSON instead of JSON lines."""
+        r"""The outputs to which features are applied: parsed values instead of JSON lines."""
         return [_value(line) for line in outputs] if self.as_json else outputs
 
 
@@ -272,12 +272,12 @@ def _value(line: str) -> object:
 
 
 def same(one: Outputs, other: Outputs) -> bool:
-    r"""Whether two calls returned exactly the same outputs; nan equals nan."""
+    r"""Whether two lists of outputs are exactly equal, where nan equals nan."""
     return len(one) == len(other) and list(map(identity, one)) == list(map(identity, other))
 
 
 def oddities(outputs: Outputs, worlds: NDArray[np.bool_], form: OutputParser) -> list[str]:
-    r"""Warnings about unusual outputs: nan, constants, a type that only one dataset gives, ..."""
+    r"""Warnings about unusual outputs, such as nan, constants, or types of only one dataset."""
     values = form.values(outputs)
     return [
         *_nan_found(values, worlds),
@@ -401,7 +401,7 @@ def _dependent(outputs: Outputs, worlds: NDArray[np.bool_]) -> list[str]:
 def draw_worlds(runs: int, rng: np.random.Generator) -> NDArray[np.bool_]:
     r"""Draw the dataset of each run independently and uniformly at random (True for dataset B).
 
-    The number of runs on A is drawn from Bin(runs, 1/2); then the order of the runs is drawn.
+    First the number of runs on A is drawn from Bin(runs, 1/2), and then the order of the runs.
     """
     count = integer("runs", runs, at_least=0)
     worlds = np.arange(count) >= rng.binomial(count, 0.5)
@@ -411,7 +411,7 @@ def draw_worlds(runs: int, rng: np.random.Generator) -> NDArray[np.bool_]:
 def interleave(
     world_a: ArrayLike, world_b: ArrayLike, worlds: NDArray[np.bool_], rng: np.random.Generator
 ) -> NDArray[np.generic]:
-    r"""Put the outputs of a vectorised mechanism in run order, shuffled within each dataset."""
+    r"""Merge the outputs of the two datasets in run order, after shuffling those of each."""
     side_a, side_b = np.asarray(world_a), np.asarray(world_b)
     in_b = int(np.count_nonzero(worlds))
     for name, side, runs in (("world_a", side_a, len(worlds) - in_b), ("world_b", side_b, in_b)):

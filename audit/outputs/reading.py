@@ -1,11 +1,11 @@
-r"""Parse outputs: order numbers exactly, and distinguish other values by their identity.
+r"""Parse outputs for the tests: order numbers exactly, and distinguish other values by identity.
 
-A reading distinguishes all outputs that a recipient can distinguish (``audit.outputs.identity``).
+All outputs that a recipient can distinguish are distinguished (:mod:`audit.outputs.identity`).
 Finite numbers are ordered without rounding. If all numbers have the same type, 64-bit integers are
-compared as int64, and floats as the int64 values that have the same order (with -0.0 just before
-0.0). All other numbers (larger integers, fractions, decimals, mixed types) are compared one by one
-in Python. An output that is not a finite number is a *label*: a string, a tuple, None, a row of an
-array, and also nan, inf and -inf, so that each of these has its own cell.
+compared as int64, and floats as int64 values in the same order (with -0.0 just before 0.0). All
+other numbers (larger integers, fractions, decimals, mixed types) are compared one by one in Python.
+An output that is not a finite number is a *label*: a string, a tuple, None, or a row of an array.
+Each of nan, inf and -inf is also a label.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DTYPE: Final = re.compile(r"(?:[<>]?[uif]|u?int|float|longdouble)[0-9]*(?:\([0-
 
 
 class Place(NamedTuple):
-    r"""A position on the number line: at ``value``, or immediately above it if ``behind``."""
+    r"""A position on the real line: at ``value``, or immediately above it if ``behind``."""
 
     value: Any  # an audit.outputs.identity.Exact
     form: str
@@ -48,7 +48,7 @@ class Place(NamedTuple):
 
     @property
     def words(self) -> str:
-        r"""The number as text: as it was written, if ``form`` contains its literal text."""
+        r"""The number as text, as it was written in the output if this is known."""
         value, form = self.value, self.form
         if isinstance(value, float) and value == 0.0:
             form = form.removeprefix("-")
@@ -66,10 +66,11 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberLine:
-    r"""An array of numbers that are ordered exactly.
+    r"""An array of numbers that are compared exactly, without rounding.
 
-    If all numbers have the same ``form``, ``places`` holds integers, which represent floats if
-    ``floats`` is true. Otherwise ``places`` holds :class:`Place` objects.
+    If all numbers have the same ``form`` (type), ``places`` contains integers. If ``floats``, these
+    integers represent floats in the same order. If forms differ, ``places`` contains :class:`Place`
+    objects, and ``form`` is None.
     """
 
     places: NDArray[Any]
@@ -78,12 +79,12 @@ class NumberLine:
 
     @classmethod
     def empty(cls, runs: int = 0) -> NumberLine:
-        r"""Zeros as placeholders for ``runs`` outputs that are not numbers."""
+        r"""An array of ``runs`` zeros, as placeholders for outputs that are not numbers."""
         return cls(places=np.zeros(runs, dtype=np.int64), form="")
 
     @classmethod
     def of_floats(cls, numbers: NDArray[np.floating[Any]], form: str) -> NumberLine:
-        r"""Build from floats of at most 64 bits. All entries that will be used must be finite."""
+        r"""Build the array from floats of at most 64 bits; those that are used must be finite."""
         bits = np.ascontiguousarray(numbers, dtype=np.float64).view(np.int64)
         return cls(places=np.where(bits < 0, bits ^ _MAX, bits), form=form, floats=True)
 
@@ -127,7 +128,6 @@ class NumberLine:
 
     @property
     def values(self) -> NDArray[Any]:
-        r"""The values of the numbers: integers, floats, or objects."""
         if self.form is None:
             return _objects(place.value for place in self.places)
         if not self.floats:
@@ -135,12 +135,12 @@ class NumberLine:
         return np.where(self.places < 0, self.places ^ _MAX, self.places).view(np.float64)
 
     def as_floats(self) -> NDArray[np.float64]:
-        r"""The nearest floats, for a figure, clipped to the range of finite floats."""
+        r"""The nearest floats, for a plot, clipped to the range of finite floats."""
         return np.array([as_float(value) for value in self.values.tolist()], dtype=np.float64)
 
     @property
     def integral(self) -> bool:
-        r"""Whether all numbers are integers of one form, so that n + 1 directly follows n."""
+        r"""Whether all numbers are integers of one type."""
         if self.form is None:
             forms = {place.form for place in self.places}
             return len(forms) <= 1 and all(isinstance(place.value, int) for place in self.places)
@@ -157,13 +157,11 @@ class NumberLine:
 
     @property
     def signed_zeros(self) -> bool:
-        r"""Whether these sorted numbers are floats that include 0.0 and -0.0."""
+        r"""Whether the numbers, which must be sorted, include both floats 0.0 and -0.0."""
         return self.floats and bool(np.isin(self.zeros.places, self.places).all())
 
     def unique(self) -> tuple[NumberLine, Integers, Integers]:
-        r"""The sorted distinct numbers, the first index of each, and the inverse (as in
-        numpy.unique).
-        """
+        r"""The sorted distinct numbers, first indices and inverse indices, as in numpy.unique."""
         found, first, index = np.unique(self.places, return_index=True, return_inverse=True)
         return (
             NumberLine(places=found, form=self.form, floats=self.floats),
@@ -172,7 +170,7 @@ class NumberLine:
         )
 
     def behind(self, *, integral: bool) -> NumberLine:
-        r"""The position just above each number, or the next integer if all are ``integral``."""
+        r"""The position just above each number; if ``integral``, the next integer instead."""
         if self.form is None:
             return NumberLine(places=_objects(place._replace(behind=True) for place in self.places))
         if self.floats and integral:
@@ -183,11 +181,11 @@ class NumberLine:
         return NumberLine(places=self.places + 1, form=self.form, floats=self.floats)
 
     def before(self) -> NumberLine:
-        r"""The largest float below each number; all numbers must be floats of one form."""
+        r"""The largest float below each number. All numbers must be floats of one type."""
         return NumberLine(places=self.places - 1, form=self.form, floats=self.floats)
 
     def search(self, numbers: NumberLine) -> Integers:
-        r"""For each of ``numbers``, the count of numbers in this sorted line at or below it."""
+        r"""For each entry of ``numbers``, the number of entries of this array that are <= it."""
         if not len(self) or not len(numbers):
             return np.zeros(len(numbers), dtype=np.int64)
         mine, theirs = self.places, numbers.places
@@ -230,10 +228,10 @@ _NOWHERE: Final = Number(0, "")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    r"""Outputs in run order.
+    r"""The parsed outputs of runs, in run order.
 
-    Output i is the number ``numbers[i]`` if ``codes[i] < 0``, otherwise the label
-    ``names[codes[i]]``.
+    Output i is the number ``numbers[i]`` if ``codes[i] < 0``. Otherwise it is the label
+    ``names[codes[i]]``, that is, an output that is not a finite number.
     """
 
     numbers: NumberLine
@@ -248,11 +246,11 @@ class Reading:
 
 
 def read(outputs: object) -> Reading:
-    r"""Read the outputs of runs: an array with one row per run, or a sequence of any objects.
+    r"""Parse the outputs of runs: an array with one row per run, or a sequence of any objects.
 
-    Each output is read independently of the others, without rounding, and outputs of different
-    types are different. Raises :class:`InvalidParameter` if ``outputs`` is an array with no axes, a
-    text, or another object that is not a sequence.
+    Each output is parsed independently of the others and without rounding; outputs of different
+    types are different. Raises :class:`InvalidParameter` if ``outputs`` is an array without axes, a
+    string, or another object that is not such a sequence.
     """
     if isinstance(outputs, np.ndarray):
         if outputs.ndim == 0:
@@ -330,7 +328,7 @@ def _read_objects(outputs: Sequence[object]) -> Reading:
 
 
 def read_worlds(worlds: object, runs: int) -> NDArray[np.bool_]:
-    r"""Parse the datasets of the runs: one truth value per run, True for dataset B."""
+    r"""Parse the datasets of the runs: one truth value per run, which is True for dataset B."""
     array = np.asarray(worlds)
     if array.ndim != 1 or (array.dtype != np.bool_ and array.size):
         raise InvalidParameter("worlds", worlds, "must be a list of bools, True for dataset B")

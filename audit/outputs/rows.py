@@ -1,10 +1,10 @@
-r"""Parse an output as a row of a table: one label for its structure, and one cell for each path.
+r"""Parse an output as a row of a table: its structure, and one cell for each number or label in it.
 
 The *structure* is everything but the values: types, keys and their order, nesting, lengths, dtypes,
 and the names of index and columns. A *column* contains the number or label at one path, such as
-``.counts.Rome``, ``.rows[3].mean`` or ``.text[2]`` (the third number in a text); ``.text`` is the
-text with its numbers blanked. JSON text is parsed, other text of several lines is read line by
-line, and objects of unknown classes via repr and attributes. Each output is read separately.
+``.counts.Rome``, ``.rows[3].mean`` or ``.text[2]`` (the third number in a text). The column
+``.text`` contains the text with its numbers blanked. JSON text is parsed, other text of several
+lines is read line by line, and an object of an unknown class is read by its repr and attributes.
 """
 
 from __future__ import annotations
@@ -88,8 +88,10 @@ _MICROSECOND: Final = dt.timedelta(microseconds=1)
 
 
 class Cells(list[tuple[str, Cell]]):
-    r"""A list of (path, cell) pairs. ``texts`` contains the texts from which numbers were read, and
-    ``coded`` the paths of numbers that encode bytes, dates or the parts of a complex number.
+    r"""The cells of one output: a list of pairs (path, number or label).
+
+    ``texts`` contains the texts in which numbers were found. ``coded`` contains the paths of
+    numbers that encode bytes, dates or the parts of a complex number.
     """
 
     __slots__ = ("coded", "texts")
@@ -105,7 +107,7 @@ class Cells(list[tuple[str, Cell]]):
 
 
 class Row(NamedTuple):
-    r"""A parsed output: its structure, and its cells by path."""
+    r"""An output as a row of a table: its structure, and its cells."""
 
     structure: str
     cells: Cells
@@ -224,7 +226,6 @@ def _set(value: Any, path: str, cells: Cells) -> str:
 
 
 def _text(text: str, path: str, cells: Cells) -> str:
-    r"""Read the numbers in a text; digits after a letter or underscore are part of a word."""
     if text[:1] in {"{", "["} and (value := _of_json(text)) is not None:
         cells.texts.append(text)
         dense = text != json.dumps(value)
@@ -408,23 +409,23 @@ def _paths(path: str, shape: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def paths_of(shape: tuple[int, ...]) -> tuple[str, ...]:
-    r"""The paths of the numbers in an array of this shape."""
+    r"""The path of each number in an array of this shape."""
     return _paths("", shape) if shape else ("",)
 
 
 def display_path(path: str) -> str:
-    r"""Format a path for display."""
+    r"""The text by which reports refer to a path in an output."""
     return f"output{path}"
 
 
 def path_of(text: str) -> str:
-    r"""Parse a path that is written without its leading dot, and with ``%2B`` for a plus sign."""
+    r"""Parse a path in an output, written without leading dot and with ``%2B`` for a plus sign."""
     path = unquote(text)
     return path if not path or path[0] in "[{" else f".{path}"
 
 
 def table_parts(text: str) -> dict[str, str]:
-    r"""The parts of a table except the values, from the text of an identity or structure, or {}.
+    r"""The properties (not the values) of a table, from its identity or structure; else {}.
 
     >>> import pandas as pd
     >>> table_parts(identity(pd.DataFrame({"n": [1]})))["the type of column n"]
@@ -449,7 +450,7 @@ def table_parts(text: str) -> dict[str, str]:
 
 
 def table_words(inside: Sequence[str], outside: Sequence[str], world: str) -> str | None:
-    r"""Describe the first table part that differs between two sets of identities or structures."""
+    r"""Describe the first property in which two sets of tables differ; None if there is none."""
     mine, others = ([table_parts(text) for text in texts] for texts in (inside, outside))
     for part in dict.fromkeys(chain(*mine, *others)):
         here, there = ({each.get(part) for each in found} for found in (mine, others))
@@ -473,7 +474,7 @@ def _shown(value: str) -> str | None:
 
 
 def structure_words(inside: Sequence[str], outside: Sequence[str]) -> str | None:
-    r"""Describe how structures differ, if they differ in a key or in the order of keys."""
+    r"""Describe how two sets of structures differ in a key or in the order of keys, if they do."""
     if not inside or not outside:
         return None
     mine, others = ([_KEY.findall(text) for text in texts] for texts in (inside, outside))
@@ -491,9 +492,11 @@ def structure_words(inside: Sequence[str], outside: Sequence[str]) -> str | None
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    r"""A table of outputs. ``numbers``, of shape (runs, columns), is nan in each cell that is not a
-    finite number. ``codes`` contains the cells' codes (0 for a number), or is None if all cells are
-    finite numbers. ``structures`` contains the code of each run's structure.
+    r"""The outputs of several runs as a table, with one row per run and one column per path.
+
+    ``numbers``, of shape (runs, columns), is nan for cells that are not finite numbers. ``codes``
+    contains the codes of labels in the :class:`Schema`, and 0 for numbers; ``codes`` is None if all
+    cells are finite numbers. ``structures`` contains the code of the structure of each output.
 
     >>> table = Schema().read([(1, "stop"), (2.5, None), [3]])
     >>> table.numbers[:, 0].tolist(), (table.column(1)[1] > 0).tolist()
@@ -519,7 +522,7 @@ class Table:
         )
 
     def column(self, place: int) -> tuple[Floats, Codes]:
-        r"""The numbers and codes of a column; beyond the last column, every cell is absent."""
+        r"""The numbers and codes of a column; beyond the last column, all cells are absent."""
         if place >= self.width:
             return np.full(len(self), np.nan), np.full(len(self), ABSENT, dtype=np.int32)
         numbers = self.numbers[:, place]
@@ -533,7 +536,7 @@ class Table:
 
 
 def joined(tables: Sequence[Table]) -> Table:
-    r"""Concatenate tables with the same schema; the result is as wide as the widest of them."""
+    r"""Concatenate the rows of tables with one schema, padded to the width of the widest."""
     if len(tables) == 1:
         return tables[0]
     width = max(table.width for table in tables)
@@ -559,10 +562,9 @@ def _wide(cells: NDArray[Any], width: int, fill: float) -> NDArray[Any]:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Schema:
-    r"""The column indices of paths and the codes of labels, in order of first occurrence.
+    r"""The column index of each path, and the code of each label, in order of first occurrence.
 
-    Both grow as outputs are read. The index of a path and the code of a label never change, so a
-    row does not depend on the other rows.
+    An index or code never changes, so the row of an output does not depend on later outputs.
     """
 
     places: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -570,7 +572,7 @@ class Schema:
     hashed: set[str] = dataclasses.field(default_factory=set)
 
     def place(self, path: str) -> int:
-        r"""The index of a path, assigned if it is new."""
+        r"""The column index of a path; a new path gets the next index."""
         found = self.places.get(path)
         if found is not None:
             return found
@@ -581,7 +583,7 @@ class Schema:
         return MOST + zlib.crc32(path.encode("utf-8", "surrogatepass")) % _BUCKETS
 
     def code(self, label: str) -> int:
-        r"""The code of a label, assigned if it is new; OTHER if there are already 2^16 labels."""
+        r"""The code of a label; a new label gets the next code, or OTHER after 2^16 labels."""
         found = self.labels.get(label)
         if found is not None:
             return found
@@ -595,12 +597,11 @@ class Schema:
 
     @property
     def names(self) -> list[str]:
-        r"""The labels in the order of their codes."""
         return list(self.labels)
 
     @property
     def paths(self) -> list[str]:
-        r"""The paths of the columns in order, and then the names of the sums of hashed columns."""
+        r"""The paths of the columns, and then the names of the sums over all further paths."""
         buckets = (f" hashed[{bucket}]" for bucket in range(_BUCKETS if self.hashed else 0))
         return [*self.places, *buckets]
 
@@ -656,7 +657,7 @@ class Schema:
 
 
 def added_up(outputs: Outputs) -> list[str]:
-    r"""Return a warning if the first outputs have more columns than are read individually."""
+    r"""A warning, in a list, if outputs have so many values that some are only read as sums."""
     widest = max((len(row_of(output).cells) for output in outputs[:_FIRST]), default=0)
     if widest <= MOST:
         return []

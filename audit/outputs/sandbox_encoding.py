@@ -1,14 +1,14 @@
-r"""Encode values for the pipe between the auditor and the process that runs audited code.
+r"""Encode values that are sent between the auditor and the process that runs audited code.
 
 Only data are sent. Numbers, text, arrays and containers of them arrive unchanged. An object of any
-other class remains in its process; the receiver gets a stand-in, which contains a number, the name
-of the object's class, its repr, and its attributes that hold data. Two stand-ins are the same if
-their objects have the same identity. The stand-in for a dataclass instance also contains its
-fields, and the stand-in for a table its content. The bytes are a pickle that may refer only to
-:func:`_made`, so unpacking runs no code of the sender's classes.
+other class remains in its process, and the receiver gets a placeholder, a
+:class:`audit.outputs.identity.StandIn`. The placeholder contains a number, the name of the object's
+class, its repr, its attributes that hold data, the fields of a dataclass, and the content of a
+table. Two placeholders are the same if their objects have the same identity. The bytes are a pickle
+that may refer only to :func:`_made`, so unpacking runs no code of the sender's classes.
 
 An instance of a subclass of list, tuple, array, ... arrives as an instance of a class with the same
-name, whose items are plain data; a named tuple keeps the names of its fields.
+name, whose items are plain data. A named tuple keeps the names of its fields.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ _TOKEN: Final = 40  # the number of random bits appended to a counter
 
 @dataclass(slots=True, kw_only=True)
 class Objects:
-    r"""Objects of this process that other processes refer to by number.
+    r"""The objects of this process to which other processes refer by number.
 
-    Set ``shared=True`` if several processes send to the same reader. All of them then use the same
-    number for equal objects, except for objects with only the default repr and no attributes.
+    Set ``shared=True`` if several processes send to the same receiver. All of them then use the
+    same number for equal objects, except for objects with only the default repr and no attributes.
     """
 
     shared: bool = False
@@ -61,7 +61,7 @@ class Objects:
     _token: int = field(default_factory=lambda: secrets.randbits(_TOKEN))
 
     def number(self, value: Any, text: str, which: str | Name) -> int:
-        r"""The number of an object; objects of one class with the same identity share a number."""
+        r"""The number of an object; objects of one class and identity have the same number."""
         kind = type(value)
         # The default repr is only an address.
         address, own = getattr(kind, "__repr__", None) is object.__repr__, _own(value)
@@ -81,7 +81,7 @@ class Objects:
         return found
 
     def find(self, number: int, otherwise: Callable[[], Any]) -> Any:
-        r"""Return this process's object with the given number, or else ``otherwise()``."""
+        r"""Return the object with this number, or ``otherwise()`` if there is none."""
         return self._first[number] if number in self._first else otherwise()
 
 
@@ -97,12 +97,10 @@ def pack(value: object, objects: Objects) -> bytes:
 
 
 def unpack(data: bytes, known: dict[int, Any], objects: Objects | None = None) -> Any:
-    r"""Parse the bytes that :func:`pack` returned.
+    r"""Parse the bytes that :func:`pack` returned. Raises ValueError if they are invalid.
 
-    ``known`` contains earlier stand-ins from the same sender, by number. If ``objects`` is given,
-    stand-ins for this process's objects are converted back to the objects.
-
-    Raises ValueError if the bytes are invalid.
+    ``known`` contains earlier placeholders from the same sender, by number. If ``objects`` is
+    given, placeholders for this process's own objects are converted back to these objects.
     """
     try:
         return _Unpickler(io.BytesIO(data), known, objects).load()

@@ -1,11 +1,12 @@
 r"""Serialise outputs without loss and without pickle.
 
-Arrays of plain numbers or text are stored in the npy format. Everything else is JSON; a value that
-JSON would change is encoded as an object with one key, its type: ``{"tuple": [1, 2]}``,
+Arrays of plain numbers or text are stored in the npy format, and everything else as JSON. A value
+that JSON would change is encoded as an object with one key, its type: ``{"tuple": [1, 2]}``,
 ``{"float": "bytes of a nan in hex"}``.
 
-Input is untrusted: declared sizes are compared with the number of bytes before any allocation.
-Integers have at most 3,500 hexadecimal digits, because Python can also print these in decimal.
+The input may come from an attacker. Therefore declared sizes are compared with the number of bytes
+before any allocation. Integers have at most 3,500 hexadecimal digits, because Python can also print
+these in decimal.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def unpack(data: bytes) -> Outputs:
 
 
 def encode(value: object, depth: int = 0) -> Any:
-    r"""Encode a value, with the types of its parts, as JSON data."""
+    r"""Encode a value as JSON data that also state the types of its elements."""
     if depth > _DEEPEST:
         raise Unstorable(f"{type(value).__name__}, nested deeper than {_DEEPEST}")
     written = _WRITTEN.get(type(value))

@@ -1,4 +1,4 @@
-r"""Convert pandas, polars and Arrow tables to plain data that contains all a recipient can see.
+r"""Convert pandas, polars and Arrow tables to plain data that contain all a recipient can see.
 
 A table contains more than its values: a column keeps categories that no value uses, an index keeps
 unused levels, and a masked pandas array keeps the number under each missing value. A pandas
@@ -30,12 +30,14 @@ _known: Final[dict[type, bool]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    r"""A table, stored by columns. A Series or an index has one column, and empty ``columns``.
+    r"""A pandas, polars or Arrow table as plain data, stored by columns.
 
-    The keys of ``fixed`` and ``more`` are descriptions such as "the type of column n". ``fixed``
-    contains the rest of the structure: names; types; row labels; the class, type, names, frequency
-    and range of each pandas index; and the chunk lengths of Arrow columns. ``more`` contains
-    properties that the values do not determine: categories, levels, flags and attributes.
+    ``columns`` contains the names of the columns, and is empty for a Series or an index, which has
+    one column. ``values`` contains their values. ``fixed`` and ``more`` map descriptions such as
+    "the type of column n" to properties. ``fixed`` contains the structure: names; types; row
+    labels; the class, type, names, frequency and range of each pandas index; and the chunk lengths
+    of Arrow columns. ``more`` contains the properties that the values do not determine: categories,
+    levels, flags and attributes.
     """
 
     columns: tuple[Hashable, ...]
@@ -48,7 +50,7 @@ class Table:
 
 
 def is_table(kind: type) -> bool:
-    r"""Whether instances of a class are tables, Series, indexes, or pandas or Arrow arrays."""
+    r"""Whether a class is a table, Series, index, or pandas or Arrow array."""
     found = _known.get(kind)
     if found is None:
         found = any(hasattr(kind, mark) for mark in _MARKS) and not is_lazy(kind)
@@ -57,7 +59,7 @@ def is_table(kind: type) -> bool:
 
 
 def is_arrow(kind: type) -> bool:
-    r"""Whether a table class belongs to Arrow."""
+    r"""Whether a class of tables belongs to Arrow."""
     return hasattr(kind, "to_pylist") or hasattr(kind, "empty_table")
 
 
@@ -67,7 +69,7 @@ def is_missing(value: object) -> bool:
 
 
 def is_lazy(kind: type) -> bool:
-    r"""Whether instances of a class are polars lazy queries, which have no values yet."""
+    r"""Whether a class is a lazy query of polars, whose values are not computed yet."""
     return hasattr(kind, "collect") and hasattr(kind, "columns") and _of_libraries(kind)
 
 
@@ -76,7 +78,7 @@ def _of_libraries(kind: type) -> bool:
 
 
 def read_table(output: Any) -> Table:
-    r"""Read a table, Series, index or array, with every part that a recipient can see."""
+    r"""Convert a table, Series, index or array to plain data with all that a recipient sees."""
     if is_arrow(type(output)):
         return _read_arrow(output)
     if _has(output, "_from_sequence"):
@@ -212,7 +214,7 @@ def _omitted(labels: Any) -> dict[str, Any]:
 
 
 def columns_of(output: Any) -> list[Any]:
-    r"""The columns of a DataFrame, or a Series or index as the only column."""
+    r"""The columns of a DataFrame. A Series or an index is its own single column."""
     if _has(output, "get_columns"):
         return list(output.get_columns())
     return [column for _, column in output.items()] if _has(output, "columns") else [output]

@@ -29,7 +29,7 @@ _OURS: Final = frozenset({"audit", "dpcore", "accounting", "numpy", "scipy"})
 
 
 class TimeUp(BaseException):
-    r"""Raised when a call runs too long. ``except Exception`` in the target does not catch it."""
+    r"""Raised when a call runs too long. A handler ``except Exception`` does not catch it."""
 
 
 RAISED = BaseException
@@ -37,17 +37,18 @@ r"""The exceptions attributed to the target, except for the user's Ctrl-C (:func
 
 
 class Watchdog:
-    r"""A time limit on calls of Python code: call ``restart()`` before each one, ``stop()`` after.
+    r"""A time limit on calls of audited Python code.
 
-    The watchdog interrupts the interpreter of the main thread, so it ends any Python loop that does
-    not catch the exception. It cannot stop native code that never returns, code that catches
-    everything, or code that replaces the SIGALRM handler. Therefore a sandbox, a worker (``jobs``
-    other than 1) and an ``exec:`` target are killed from outside the process.
-    Outside the main thread, or without POSIX timers, the watchdog does nothing, and ``active`` is
-    false.
+    Call ``restart()`` before each call and ``stop()`` after it. The watchdog interrupts the main
+    thread of the interpreter, so it ends any Python loop that does not catch the exception. It
+    cannot stop native code that never returns, code that catches everything, or code that replaces
+    the SIGALRM handler. Therefore a sandbox, a worker (``jobs`` other than 1) and an ``exec:``
+    target are killed from outside the process. Outside the main thread, or without POSIX timers,
+    the watchdog does nothing, and ``active`` is false.
 
-    ``interrupted`` distinguishes a user's Ctrl-C from a KeyboardInterrupt raised by the target;
-    ``due`` is the time at which the running call must end, on the clock of ``time.monotonic``.
+    ``interrupted`` is true for a user's Ctrl-C, and false for a KeyboardInterrupt that the target
+    raised. ``due`` is the time at which the running call must end, on the clock of
+    ``time.monotonic``.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -92,7 +93,7 @@ class Watchdog:
         dataset: str | None = None,
         run: int | None = None,
     ) -> T:
-        r"""Return ``work()``, called within the time limit; :func:`failure` converts exceptions."""
+        r"""Return ``work()``, called within the time limit. Exceptions become a :func:`failure`."""
         try:
             self.restart()
             found = work()
@@ -103,7 +104,6 @@ class Watchdog:
         return found
 
     def restart(self) -> None:
-        r"""Start the timer of one call."""
         seconds = self.seconds if self.active and self.seconds is not None else math.inf
         due = time.monotonic() + seconds
         for memory in _published:
@@ -115,7 +115,7 @@ class Watchdog:
             signal.setitimer(signal.ITIMER_REAL, seconds, _RING_AGAIN)
 
     def read(self) -> None:
-        r"""Limit the time of each call from the auditor to outside code, until ``stop()``."""
+        r"""Limit the time of each call from the auditor into outside code, until ``stop()``."""
         if self.active and self.seconds is not None:
             self._reads, self._call = True, None
             signal.setitimer(signal.ITIMER_REAL, self.seconds, self.seconds)
@@ -151,9 +151,7 @@ _published: Final[list[Any]] = []
 
 
 def publish(memory: Any) -> None:
-    r"""Record the start and end of each call in this process in ``memory``, a
-    :class:`audit.sandbox.child_process.SharedMemory`.
-    """
+    r"""Record the start and end of each call in memory that another process can read."""
     _published[:] = [memory]
 
 
@@ -162,17 +160,17 @@ _NOBODY: Final = Watchdog(None)
 
 
 def current() -> Watchdog:
-    r"""The active watchdog of this thread, or a watchdog without a limit."""
+    r"""The active watchdog of this thread, or else a watchdog without a time limit."""
     return _CURRENT.get(_NOBODY)
 
 
 @contextmanager
 def reading(target: str) -> Iterator[None]:
-    r"""A context for reading outputs: errors and hangs in the code of their classes are failures of
-    the target.
+    r"""A context in which outputs are compared and formatted, which may run code of their classes.
 
-    An output can be an object of any class, whose hash, comparison and repr run code of that class.
-    An error that involves only the auditor's code is raised unchanged.
+    An output can be an object of any class, and its hash, comparison and repr run code of this
+    class. An error or a hang in such code is a failure of the target. An error that involves only
+    the auditor's code is raised unchanged.
     """
     watchdog = current()
     try:
@@ -215,9 +213,10 @@ def _call_outside(frame: FrameType | None) -> FrameType | None:
 def failure(
     target: str, error: BaseException, *, dataset: str | None = None, run: int | None = None
 ) -> TargetFailed:
-    r"""Convert an exception raised in a call to one line with its type, message and location.
+    r"""Convert an exception raised in a call to a failure of the target.
 
-    Re-raises the exception if it is the user's Ctrl-C.
+    It states the exception's type, message and location in one line. A user's Ctrl-C is raised
+    again.
     """
     if isinstance(error, KeyboardInterrupt) and current().interrupted:
         raise error
@@ -247,11 +246,11 @@ def failure(
 
 @contextmanager
 def stdout_to_stderr() -> Iterator[None]:
-    r"""Redirect standard output to standard error, including that of native code and children.
+    r"""Redirect standard output, also of native code and child processes, to standard error.
 
-    ``sys.stdout`` and ``sys.stderr`` may be closed or replaced in the block; afterwards they are
-    restored and open. The first thread to enter redirects the streams of the whole process, and the
-    last thread to leave restores them.
+    The block may close or replace ``sys.stdout`` and ``sys.stderr``; they are restored afterwards.
+    The first thread to enter redirects the streams of the whole process, and the last thread to
+    leave restores them.
     """
     with _STREAMS_LOCK:
         if not _inside:
@@ -324,7 +323,7 @@ def flush() -> None:
 
 
 def signal_name(number: int) -> str:
-    r"""The name of a signal, or its number."""
+    r"""The name of a signal, or its number if it has no name."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -1,8 +1,8 @@
-r"""Blocks of draws, with randomness that depends only on the seed and the block number.
+r"""Plan and draw the runs of an audit in blocks.
 
 All randomness is a function of the audit's seed, the block number and the purpose. So a block does
-not depend on where it is drawn, or on the order in which blocks are drawn or read back
-(``docs/decisions/0014-blocks-by-number.md``).
+not depend on the process in which it is drawn, or on the order in which blocks are drawn or read
+back (``docs/decisions/0014-blocks-by-number.md``).
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _GROWTH: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    r"""A planned block of an audit: ``runs`` runs on the pair with index ``pair``.
+    r"""A block of ``runs`` runs that is to be drawn on one pair of datasets.
 
-    ``index`` is the block number, and ``drawn`` the number of runs before the block, over all
-    pairs.
+    ``index`` is the number of the block, ``pair`` the index of the pair, and ``drawn`` the total
+    number of runs in all earlier blocks.
     """
 
     index: int
@@ -53,12 +53,12 @@ class Planned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(AuditSpec):
-    r"""An audit specification in which claim, pairs, features, runs and seed are resolved.
+    r"""An audit specification whose claim, pairs, features, runs and seed are final.
 
-    A plan is the input of the layers. ``pairs`` are all pairs, by default only ``pair``; ``runs``
-    counts the runs on both datasets of all pairs. Fields are not parsed again. Raises
-    :class:`InvalidParameter` if there are several pairs and fewer runs than pairs, or if a feature
-    is given twice.
+    All layers of the audit use the same plan, and do not parse its fields again. ``pairs`` contains
+    all pairs of datasets, by default only ``pair``. ``runs`` is the number of runs on both datasets
+    of all pairs together. Raises :class:`InvalidParameter` if there are several pairs and fewer
+    runs than pairs, or if a feature is given twice.
     """
 
     claim: Claim | CurveClaim
@@ -85,10 +85,10 @@ class Plan(AuditSpec):
         return any(feature.of_time for feature in self.features)
 
     def blocks(self) -> Iterator[Planned]:
-        r"""The planned blocks, which do not depend on any draws.
+        r"""Yield the blocks of the audit, which do not depend on any outputs.
 
-        The first block of each pair is for training. The pairs take turns, and their total numbers
-        of runs differ by at most one.
+        The pairs take turns, and their total numbers of runs differ by at most one. The first block
+        of each pair is for training.
         """
         share, rest = divmod(self.runs, len(self.pairs))
         rounds = zip_longest(*(self._sizes(share + (i < rest)) for i in range(len(self.pairs))))
@@ -117,7 +117,7 @@ _PROBES: Final = 8
 
 
 class Stream(IntEnum):
-    r"""The random streams of an audit, by purpose.
+    r"""The purposes of an audit's random streams.
 
     Changing one of these numbers changes the draws of every audit.
     """
@@ -131,16 +131,16 @@ class Stream(IntEnum):
 
 
 def stream(seed: int, purpose: Stream, *place: int) -> np.random.SeedSequence:
-    r"""The random stream of a purpose and an index; different streams are independent."""
+    r"""The seed of a random stream; streams with a different purpose or index are independent."""
     return np.random.SeedSequence(seed, spawn_key=(int(purpose), *place))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    r"""The outputs of a block in run order, possibly incomplete.
+    r"""The outputs of a block in run order; some may be missing.
 
-    ``error`` is the error of the target, if any; ``interrupted`` means that Ctrl-C was pressed, and
-    ``limited`` that calls had a time limit.
+    ``error`` is the error of the target, if any. ``interrupted`` states that Ctrl-C was pressed,
+    and ``limited`` that calls had a time limit.
     """
 
     outputs: Outputs
@@ -156,7 +156,7 @@ def worlds_of(plan: Plan, block: Planned) -> NDArray[np.bool_]:
 
 
 def block_of(plan: Plan, block: Planned, *, until: float = math.inf) -> Block:
-    r"""The block of a plan in the form that a target draws."""
+    r"""Convert a block of a plan to the :class:`Block` that a target accepts."""
     several = len(plan.pairs) > 1
     return Block(
         pair=plan.pairs[block.pair],
@@ -175,7 +175,7 @@ def block_of(plan: Plan, block: Planned, *, until: float = math.inf) -> Block:
 
 
 def probe_of(plan: Plan) -> Block:
-    r"""A block of a few runs, which are drawn twice and not tested."""
+    r"""A block of a few runs that tests whether a target repeats its outputs."""
     return Block(
         pair=plan.pair,
         worlds=np.arange(min(_PROBES, plan.runs)) % 2 == 1,
@@ -188,7 +188,7 @@ def probe_of(plan: Plan) -> Block:
 def draw_block(
     target: Target, block: Block, *, progress: Callable[[int], None] | None = None
 ) -> Drawing:
-    r"""Draw a block, or only a part if the target fails, Ctrl-C is pressed or the time is up."""
+    r"""Draw the outputs of a block, until the target fails, Ctrl-C is pressed or the time is up."""
     pieces: list[Outputs] = []
     error: TargetFailed | None = None
     interrupted = False
@@ -215,7 +215,7 @@ def draw_block(
 
 
 def keeps_to_its_seed(target: Target, block: Block) -> bool:
-    r"""Whether the target gives the same outputs if a block is drawn again with the same seeds."""
+    r"""Whether the target gives the same outputs if it runs again with the same seeds."""
     answers = []
     for _ in range(2):
         drawing = draw_block(target, block)

@@ -1,4 +1,4 @@
-r"""The runs of an audit: raw outputs, and the values of each feature."""
+r"""The runs of an audit so far: outputs, and the values of each feature."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ _PLAIN: Final = OutputParser(lines=False, as_json=False, by_kind=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockRuns:
-    r"""The runs of one block: raw outputs, and the values of each feature.
+    r"""The runs of one block: their raw outputs, datasets, and the values of each feature.
 
-    ``viewed`` contains the values of each feature; it is empty if a feature, or the code of an
-    output, failed. ``process`` is the anytime-valid evidence after the block.
+    ``worlds`` contains the dataset of each run. ``viewed`` contains the values of each feature; it
+    is empty if computing a feature, or code of the outputs' classes, failed. ``process`` is the
+    evidence of a sequential test after this block.
     """
 
     block: Planned
@@ -43,15 +44,15 @@ class BlockRuns:
 
 @dataclass(slots=True, kw_only=True)
 class DrawnRuns:
-    r"""The runs of an audit so far, and why they ended; the only mutable object of an audit.
+    r"""All runs of an audit so far, and the reason why they ended.
 
     - ``error``: the error of the target, if any;
-    - ``notes``: remarks for the reader;
-    - ``forms``: the parsers of the outputs of each pair, and of the values of each of its features;
-    - ``features``: the features of each pair; if there are none, the outputs are tested.
+    - ``notes``: remarks for the reader of the report;
+    - ``forms``: parsers of the outputs of each pair of datasets, and of the values of each feature;
+    - ``features``: the features of each pair. If there are none, the outputs themselves are tested.
 
-    No choice in this class depends on the tested runs. A block is stored with a single append, so
-    that Ctrl-C leaves it either complete or absent.
+    This is the only mutable object of an audit. No choice in it depends on the tested runs. A block
+    is stored with a single append, so that Ctrl-C leaves it either complete or absent.
     """
 
     plan: Plan
@@ -80,7 +81,7 @@ class DrawnRuns:
 
     @property
     def process(self) -> FamilyProcess | None:
-        r"""The anytime-valid evidence so far, or None if the number of runs is fixed."""
+        r"""The evidence of a sequential test so far, or None if the number of runs is fixed."""
         if not self.plan.sequential:
             return None
         found = next((kept.process for kept in reversed(self.blocks) if kept.process), None)
@@ -92,7 +93,7 @@ class DrawnRuns:
 
     @property
     def rejected_at(self) -> int | None:
-        r"""The number of runs at which a sequential audit refuted the claim, or None."""
+        r"""The number of runs after which a sequential audit refuted the claim, or None."""
         process = self.process
         return None if process is None else process.rejected_at(self.plan.alpha)
 
@@ -101,22 +102,23 @@ class DrawnRuns:
         return [self.features.get(i, self.plan.features) for i in range(len(self.plan.pairs))]
 
     def form(self, pair: int) -> OutputParser:
-        r"""The parser of the outputs of a pair."""
+        r"""The parser of the outputs of a pair of datasets."""
         return self.forms.get((pair, None), _PLAIN)
 
     def outputs(self, pair: int = 0) -> Outputs:
-        r"""The raw outputs of a pair in run order; for a program, lines of text."""
+        r"""The outputs on a pair of datasets in run order; lines of text for a program."""
         return concatenate([kept.outputs for kept in self.blocks if kept.block.pair == pair])
 
     def worlds(self, pair: int = 0) -> NDArray[np.bool_]:
-        r"""The dataset of each run of a pair, True for B."""
+        r"""The dataset of each run on a pair of datasets; True for dataset B."""
         mine = [kept.worlds for kept in self.blocks if kept.block.pair == pair]
         return np.concatenate([np.zeros(0, np.bool_), *mine])
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        r"""A context for reading outputs (:func:`audit.outputs.time_limit.reading`) under the
-        audit's time limit, with standard output redirected to standard error.
+        r"""The context :func:`audit.outputs.time_limit.reading` with this audit's time limit.
+
+        It also redirects standard output to standard error.
         """
         with (
             stdout_to_stderr(),
@@ -135,7 +137,7 @@ class DrawnRuns:
 
     @property
     def of_floats(self) -> bool:
-        r"""Whether the first outputs are floats, or contain floats."""
+        r"""Whether any of the first outputs is a float or contains floats."""
         return any(
             _holds_floats(self.form(pair).values(self.outputs(pair)[:_LOOKED_AT]))
             for pair in range(len(self.plan.pairs))
@@ -176,7 +178,7 @@ class DrawnRuns:
         return replace(plain, outputs=found, models=models, first=lambda runs: scores(runs)[0])
 
     def keep(self, block: Planned, outputs: Outputs) -> None:
-        r"""Store the runs of a block, or those drawn before an interruption, and parse them."""
+        r"""Parse and store the outputs of a block, which may be incomplete."""
         worlds = worlds_of(self.plan, block)[: len(outputs)]
         if not len(outputs):
             return
@@ -253,7 +255,7 @@ class DrawnRuns:
             return self.forms[view].apply(seen)
 
     def finish(self, stopped: str) -> DrawnRuns:
-        r"""Record why the drawing ended, and return self."""
+        r"""Store the reason ``stopped`` why no more runs are drawn, and return self."""
         self.stopped = stopped
         several = len(self.plan.pairs) > 1
         for pair in range(len(self.plan.pairs)):

@@ -1,1 +1,1 @@
-r"""Search for the neighbouring pair that best reveals a violation."""
+r"""Search for the pair of neighbouring datasets that best reveals a violation of a claim."""

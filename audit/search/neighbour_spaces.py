@@ -1,4 +1,4 @@
-r"""Spaces of neighbouring datasets in which ``--search`` looks for a pair.
+r"""The spaces of neighbouring datasets in which ``--search`` looks for a pair.
 
     integer:low=0,high=10[,apart=1]
                             two integers that differ by at most ``apart``
@@ -16,10 +16,10 @@ r"""Spaces of neighbouring datasets in which ``--search`` looks for a pair.
                             [user, event] or null at each step; neighbours differ in one event, or
                             (unit=user) in any events of one user, which are replaced or left out
 
-Under the relation replace, a person, record or event is moved or replaced; under add-remove, it is
-added or removed. Integers and vectors are answers to queries, and have the same neighbours under
-both relations. The definition of neighbours agrees with :mod:`audit.testing.strategies`. Datasets
-are integers and lists, which every target accepts.
+Under the relation "replace", a person, record or event is moved or replaced; under "add-remove", it
+is added or removed. Integers and vectors are answers to queries, and have the same neighbours under
+both relations. Neighbours are defined as in :mod:`audit.testing.strategies`. Datasets are integers
+and lists, which every target accepts.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ NORMS: Final = (Norm.BOX, Norm.L1, Norm.L2_SQUARED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space(ABC):
-    r"""A set of pairs of different, neighbouring datasets.
+    r"""A set of candidate pairs of neighbouring datasets.
 
-    ``spelling`` is the text of the space. An audit is symmetric in its two datasets, so (a, b) and
-    (b, a) are the same candidate, and each method yields only one of them.
+    The two datasets of a pair are different. The order of a pair does not matter, so each method
+    yields only one of (a, b) and (b, a). ``spelling`` is the text from which the space was parsed.
     """
 
     spelling: str
 
     @abstractmethod
     def patterns(self) -> Iterator[DatasetPair]:
-        r"""Yield the classic candidates, at least one, without repetition and in a fixed order."""
+        r"""Yield the pairs to try first, at least one, without repetition and in a fixed order."""
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> DatasetPair:
@@ -76,7 +76,7 @@ class Space(ABC):
 
     @abstractmethod
     def neighbours(self, one: Any, other: Any) -> bool:
-        r"""Whether the two datasets are in this space, different, and neighbours."""
+        r"""Whether two datasets are in this space, and are different and neighbours."""
 
     @abstractmethod
     def _step(self, pair: DatasetPair, rng: np.random.Generator) -> DatasetPair:
@@ -84,7 +84,7 @@ class Space(ABC):
         ...
 
     def mutate(self, pair: DatasetPair, rng: np.random.Generator) -> DatasetPair:
-        r"""Return another pair that is a small step away from ``pair``, or else a random pair."""
+        r"""Return a pair that differs slightly from ``pair``, or a random pair if none is found."""
         for _ in range(_ATTEMPTS):
             found = self._step(pair, rng)
             if key(found) != key(pair) and self.neighbours(*found):
@@ -93,7 +93,7 @@ class Space(ABC):
 
 
 def unique_pairs(pairs: Iterable[DatasetPair]) -> Iterator[DatasetPair]:
-    r"""Yield each pair once; (b, a) is omitted after (a, b)."""
+    r"""Yield each pair once, where (a, b) and (b, a) are the same pair."""
     seen = set()
     for pair in pairs:
         if key(pair) not in seen:
@@ -102,7 +102,7 @@ def unique_pairs(pairs: Iterable[DatasetPair]) -> Iterator[DatasetPair]:
 
 
 def key(pair: DatasetPair) -> str:
-    r"""A text that identifies a pair up to exchanging its datasets."""
+    r"""A text that identifies a pair of datasets, regardless of their order."""
     return " ".join(sorted(json.dumps(dataset) for dataset in pair))
 
 
@@ -218,7 +218,7 @@ def _signs(size: int) -> Iterator[_Point]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vectors(_Grid):
-    r"""Answers to ``size`` queries; neighbours differ by at most ``amount`` in ``norm``."""
+    r"""Vectors of ``size`` answers; neighbours differ by at most ``amount`` in ``norm``."""
 
     amount: int
     norm: Norm
@@ -270,8 +270,9 @@ class Integers(Vectors):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histograms(_Grid):
-    r"""Histograms with ``size`` bins; neighbours differ in one person, who is moved to another bin
-    or, under add-remove, added or removed.
+    r"""Histograms with ``size`` bins, whose neighbours differ in one person.
+
+    The person is moved to another bin or, under add-remove, added or removed.
     """
 
     relation: Relation
@@ -310,8 +311,9 @@ _Entry: TypeAlias = list[int] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Datasets(Space):
-    r"""Lists of at most ``most`` records in [low, high]; neighbours differ in one record, which is
-    replaced or, under add-remove, added or removed.
+    r"""Lists of at most ``most`` integers in [low, high], whose neighbours differ in one of them.
+
+    The integer is replaced or, under add-remove, added or removed.
     """
 
     low: int
@@ -397,11 +399,11 @@ def _first_difference(one: list[Any], other: list[Any]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Streams(Space):
-    r"""Streams of ``steps`` entries, each [user, event] or None.
+    r"""Streams of ``steps`` entries, each of which is a pair [user, event], or None.
 
-    Neighbours differ in one event, or for ``Unit.USER`` in any of the events of one user. Each of
-    these events is replaced by another event or, under add-remove, removed. A removed user has no
-    events left.
+    Neighbours differ in one event or, for ``Unit.USER``, in any number of events of one user. Each
+    of these events is replaced by another event or, under add-remove, removed. A user who is
+    removed has no events left.
     """
 
     low: int

@@ -1,16 +1,15 @@
 r"""Search for the most revealing pair of datasets: trained on some runs, tested on others.
 
-Candidate pairs of a space are compared by successive halving: all candidates share a number of
-runs, then the best third of them share the same number of further runs, and so on. Then the best
-candidates are compared, in the same way, with small changes of themselves. The final pair is a
+Candidate pairs are compared by successive halving: all candidates get the same number of runs, then
+the best third of them get the same number of further runs, and so on. Then the best candidates are
+compared, in the same way, with slightly changed versions of themselves. The chosen pair is a
 function of the training runs alone.
 
 **Statement.** Let the pair be chosen by :func:`search`, and tested on separate runs. If the claim
 holds for all pairs of neighbours, the test refutes it with probability at most alpha. *Proof.* The
-randomness of the search and that of the audit come from different streams of the seed and are
-independent, and so are the runs. Given the training runs, the pair is fixed, and the test of a
-fixed pair errs with probability at most alpha. Averaged over the training runs, the test therefore
-errs with probability at most alpha, too. ∎
+search and the test use different random streams of the seed, so their runs are independent. Given
+the training runs, the pair is fixed, and the test of a fixed pair errs with probability at most
+alpha. Therefore this also holds on average over the training runs. ∎
 """
 
 from __future__ import annotations
@@ -64,14 +63,15 @@ _SHOWN: Final = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate(Facts):
-    r"""A candidate pair, the number of its training runs, and its score.
+    r"""A candidate pair of datasets, the number of its training runs, and its score.
 
-    ``score`` is sqrt(runs) times an estimate of how far the fraction of right guesses can exceed
-    the claim's maximum. The estimate is the mean over runs of E[max(0, r - q)], minus the value
-    expected by chance and minus delta/(1 + e^epsilon). Here q = e^epsilon/(1 + e^epsilon), r is the
-    rate of right guesses in the cell of the run's output, and E is the mean over the posterior
-    distribution of r. For a claimed curve, the score is the largest of those of three points. The
-    score orders candidates and is not a bound.
+    The score orders candidates and is not a bound. It estimates, from runs on the pair, how far the
+    fraction of right guesses of the dataset can exceed q = e^epsilon/(1 + e^epsilon), the claim's
+    maximum for delta = 0. Let r be the rate of right guesses for outputs in the same cell as the
+    output of a run, and E the mean over the posterior distribution of r. From the mean over runs of
+    E[max(0, r - q)], its value expected by chance and delta/(1 + e^epsilon) are subtracted. The
+    score is the result times sqrt(runs). For a claimed curve, it is the largest score of three of
+    its points.
     """
 
     pair: DatasetPair
@@ -89,10 +89,10 @@ class Candidate(Facts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult(Facts):
-    r"""The result of a search: the pair to test, the number of training runs, and all candidates.
+    r"""The result of a search: the chosen pair of datasets, and all candidates.
 
-    ``tried`` contains each candidate once: first the chosen one, then the others by their number of
-    runs.
+    ``runs`` is the total number of training runs. ``tried`` contains the chosen candidate, and then
+    the others by their number of runs.
     """
 
     space: str
@@ -111,7 +111,7 @@ class SearchResult(Facts):
 
 
 def training_runs(runs: int) -> int:
-    r"""The number of runs that the search may use; the remaining runs are kept for the test."""
+    r"""The number of an audit's runs that the search may use; the others are kept for the test."""
     if integer("runs", runs) < _LEAST:
         raise InvalidParameter(
             "runs", runs, f"must be >= {_LEAST:,}, to leave enough runs for both search and test"
@@ -122,12 +122,12 @@ def training_runs(runs: int) -> int:
 def search(
     target: Target, plan: Plan, space: Space, *, progress: Callable[[int], None] | None = None
 ) -> SearchResult:
-    r"""Choose a pair for the claim of the plan with at most ``training_runs(plan.runs)`` runs.
+    r"""Choose the pair of datasets that best reveals a violation of the plan's claim.
 
-    ``plan.runs`` minus the ``runs`` of the result remain for the test. If the target uses only the
-    randomness it is given, the same arguments give the same pair, for any ``plan.jobs``. As in the
-    test, ``plan.features`` or the default features are applied to outputs. ``progress`` is called
-    with the number of runs so far.
+    The search draws at most ``training_runs(plan.runs)`` runs; the other runs of the plan remain
+    for the test. If the target uses only the randomness that it is given, the same arguments give
+    the same pair, for any ``plan.jobs``. As in the test, ``plan.features`` or the default features
+    are applied to outputs. ``progress`` is called with the number of runs so far.
     """
     budget = training_runs(plan.runs)
     rng = np.random.default_rng(np.random.SeedSequence(plan.seed, spawn_key=(STREAM, 0)))

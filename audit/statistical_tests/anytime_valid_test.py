@@ -1,18 +1,17 @@
-r"""The anytime-valid test: test the runs as they are drawn, and stop when the evidence suffices.
+r"""The anytime-valid test: test the claim while the runs are drawn, and stop at any time.
 
-Each run multiplies a wealth that starts at 1 by
+In each run, a fair bit picks one of the two datasets, A or B, and the mechanism gives an output X.
+Before the run, a guess of the dataset (A, B or none) and a stake lambda(x) >= 0 are fixed for each
+output x; the stake is 0 if there is no guess. The test bets on the guess: it keeps a *wealth*,
+which starts at 1 and is multiplied in each run by
 
-    1 + lambda(X) (1{right} - e^epsilon 1{wrong}) - pay,
-    pay = delta (sup lambda over guesses of A + sup lambda over guesses of B) / 2,
-
-where X is the output of the run, and "right" and "wrong" state whether the guess for X is the
-dataset of the run. The guess for each output x (A, B or none) and the stake lambda(x) >= 0 (0
-without a guess) are fixed before the run.
+    1 + lambda(X) (1{guess for X right} - e^epsilon 1{guess for X wrong}) - fee,
+    fee = delta (max of lambda over guesses of A + max of lambda over guesses of B) / 2.
 
 If the mechanism is (epsilon, delta)-DP, the wealth is a supermartingale, so the probability that it
-ever reaches 1/alpha is at most alpha (Ville's inequality). "pay" is subtracted in every run, also
-without a guess; otherwise a bet on a single revealing output, whose probability is at most delta,
-would always win. Statement and proof: ``docs/proofs/audit_tests.md``.
+ever reaches 1/alpha is at most alpha (Ville's inequality). The fee is subtracted in every run, also
+in runs without a guess. Without it, a bet on a single revealing output would always win, although
+the claim allows such an output with probability delta. Proof: ``docs/proofs/audit_tests.md``.
 """
 
 from __future__ import annotations
@@ -65,14 +64,16 @@ _RUN_SLACK: Final = 2.0**-44
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EProcess(Watched):
-    r"""The sequential evidence against one claim, or jointly against all points of a curve.
+    r"""The state of a sequential test of one (epsilon, delta) point, or of all points of a curve.
 
-    Instances are frozen: :meth:`update` returns the next state, which depends on the runs but not
-    on how they are divided into updates. ``path[t-1]`` is the logarithm of the wealth after t runs,
-    averaged over the bets and the claimed points. The rule is learned again at each *look*, i.e.
-    after each of the numbers of runs :data:`audit.claims.LOOKS`. ``trials`` contains the counts of
-    the runs between consecutive looks. ``isotonic`` is passed to
-    :func:`audit.statistical_tests.choose_event.learn_rule`.
+    The test bets on the dataset of each run. Its wealth is averaged over bets and claimed points.
+    If the claim holds, the wealth ever reaches 1/alpha with probability at most alpha (an
+    e-process). ``path[t-1]`` is the logarithm of the wealth after t runs. The guessing ``rule`` is
+    learned again at each *look*, that is, when the number of runs is in :data:`audit.claims.LOOKS`.
+    ``trials`` contains the results of the guesses between looks, and ``pending`` the runs since the
+    last look. ``isotonic`` is passed to :func:`audit.statistical_tests.choose_event.learn_rule`.
+    Instances are frozen: :meth:`update` returns the next state, which depends only on the runs so
+    far.
     """
 
     claims: tuple[tuple[float, float], ...]
@@ -86,12 +87,12 @@ class EProcess(Watched):
 
     @property
     def seen(self) -> Tally:
-        r"""The tally of all runs, including those after the last look."""
+        r"""How often each output occurred in all runs so far, on each dataset."""
         return reduce(lambda tally, part: tally.add(*part), self.pending, self.tally)
 
     @property
     def tested(self) -> tuple[Trial, ...]:
-        r"""All trials, including those of the pending runs, which came after the last look."""
+        r"""The results of all guesses so far, including those in the runs since the last look."""
         if self.rule is None or not self.pending:
             return self.trials
         # Split the pending runs at the largest wealth, so that the bound is also evaluated there
@@ -108,14 +109,15 @@ class EProcess(Watched):
 
     @property
     def log_wealth(self) -> Floats:
-        r"""The current log-wealth, one entry per claimed point, averaged over the bets."""
+        r"""The current logarithm of the wealth for each claimed point, averaged over the bets."""
         return log_mean(self.wealth.T, _LOG_WEIGHTS)
 
     def update(self, outputs: object, worlds: object) -> EProcess:
-        r"""Return the state after further ``outputs`` and ``worlds`` (True for B), in run order.
+        r"""Return the state after more runs with these ``outputs`` and datasets.
 
-        ``worlds`` must be independent fair bits, and the runs independent. Whether to continue may
-        depend on all earlier runs.
+        ``worlds`` contains the dataset of each run (True for B), in the order of ``outputs``. It
+        must consist of independent fair bits, and the runs must be independent. The decision to
+        draw more runs may depend on all earlier runs.
         """
         reading = read(outputs)
         truth = read_worlds(worlds, len(reading))
@@ -157,13 +159,14 @@ class EProcess(Watched):
         return np.concatenate(path), wealth
 
     def epsilon_lower(self, alpha: RationalLike = "0.05", delta: RationalLike = 0) -> float:
-        r"""A lower confidence bound that is valid simultaneously at all times.
+        r"""A lower confidence bound on epsilon at ``delta``, valid simultaneously at all times.
 
-        If the mechanism is (epsilon, delta)-DP, the probability that epsilon_lower ever exceeds
-        epsilon is at most alpha. Every epsilon of a fixed grid is tested with its own e-process,
-        which is evaluated at three kinds of times: at every look, after the last run, and after the
-        run since the last look at which the claim's wealth was largest. The bound is the last grid
-        point before the first one that was never rejected, or 0.0 if the first one never was.
+        If the mechanism is (epsilon, delta)-DP, the probability that this bound ever exceeds
+        epsilon is at most ``alpha``. Every epsilon of a fixed grid is tested with its own
+        e-process. This e-process is evaluated at three kinds of times: at every look, after the
+        last run, and after the run since the last look at which the wealth against the claim was
+        largest. The bound is the grid point just below the smallest grid point that was not
+        rejected. It is 0.0 if the smallest grid point of all was not rejected.
         """
         bar = log_bar(alpha)
         rate = read_claim(0, delta)[1]
@@ -181,10 +184,11 @@ class EProcess(Watched):
         return float(_COARSE[start - 1]) if start else 0.0
 
     def witness(self, place: int = 0) -> Witness | None:
-        r"""The witness of the most successful bet against the claimed point with index ``place``.
+        r"""The event with which the most successful bet won against the claimed point ``place``.
 
-        Its event consists of outputs for which the bet guesses, and is counted on the runs between
-        the two looks in which the bet won most. Returns None if there is no such event.
+        ``place`` is the index of the point in the claim. The event is a set of outputs for which
+        the bet guesses one dataset. It is counted in the runs between those two looks in which the
+        bet won most. Returns None if there is no such event.
         """
         bet = int(np.argmax(self.wealth[place, : len(_EXPERT_BETS)]))
         epsilon, delta = self.claims[place]
@@ -204,9 +208,9 @@ def watch(epsilon: RationalLike, delta: RationalLike = 0, *, isotonic: bool = Fa
 def watch_curve(
     claims: Iterable[tuple[RationalLike, RationalLike]], *, isotonic: bool = False
 ) -> EProcess:
-    r"""Start a sequential test of the claim that (epsilon, delta)-DP holds at every given point.
+    r"""Start a sequential test of the claim that (epsilon, delta)-DP holds at all points.
 
-    The average of the e-processes of the points is an e-process.
+    The test uses the average of the e-processes of the points, which is also an e-process.
     """
     points = tuple(read_claim(epsilon, delta) for epsilon, delta in claims)
     if not points:
@@ -226,9 +230,9 @@ def watch_curve(
 
 
 def log_mean(logs: Floats, log_weights: Floats) -> Floats:
-    r"""The logarithm of sum_i w_i e^(logs_i) over the first axis; nan counts as -inf.
+    r"""The logarithm of sum_i w_i e^(logs_i), where i runs over the first axis of ``logs``.
 
-    ``log_weights`` are the logarithms of the weights w_i.
+    ``log_weights`` are the logarithms of the weights w_i. An entry nan of ``logs`` counts as -inf.
     """
     terms = logs + log_weights[:, None]
     terms = np.where(np.isnan(terms), -np.inf, terms)

@@ -1,17 +1,19 @@
-r"""Choose the distinguishing event: learn which dataset to guess from each output.
+r"""Learn from earlier runs which dataset (A or B) to guess from an output.
 
-A *rule* is learned from earlier runs. At every epsilon it chooses the cells of outputs in which to
-guess (``audit.statistical_tests.event``), and it guesses dataset A or B in each of them. A rule may
-be any function of earlier runs, so its quality affects the power of the test, never its validity
-(``docs/proofs/audit_tests.md``).
+All outputs are divided into *cells*: intervals of numbers, and single labels
+(:mod:`audit.statistical_tests.event`). A *rule*, learned from earlier runs, selects cells for each
+epsilon of a claim. In each selected cell it guesses dataset A or dataset B, and in the others it
+makes no guess. The rule may depend on earlier runs in any way: it affects the power of the test,
+but never its validity (``docs/proofs/audit_tests.md``).
 
-A rule has these numbers for each cell; they are positive if the guess in the cell is B:
+A rule has these numbers for each cell, which are positive for B and negative for A:
 
-- ``lean``: the learned log-odds of B;
-- *reaches*: the absolute value of a reach is the epsilon for which e^epsilon/(1 + e^epsilon) is the
-  Clopper-Pearson lower bound, at level 0.1 or 0.003, on the probability of a right guess.
+- ``lean``: the learned log-odds of dataset B;
+- *reaches*: let p be a Clopper-Pearson lower bound on the probability of a right guess in the cell,
+  at level 0.1 or 0.003. The absolute value of the reach is the epsilon with e^epsilon/(1 +
+  e^epsilon) = p.
 
-The *experts* of a rule use different ones of these numbers to decide where to guess.
+A rule contains several *experts*. Each expert selects cells by one of these numbers.
 """
 
 from __future__ import annotations
@@ -57,10 +59,10 @@ _Entry = TypeVar("_Entry", np.float64, np.int64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Votes:
-    r"""The results of an expert's guesses, one entry per epsilon.
+    r"""How often the guesses of one expert were right and wrong, for several values of epsilon.
 
-    ``right`` and ``wrong`` count right and wrong guesses; ``sides`` is the number of datasets
-    (0, 1 or 2) that the expert guesses in some cell.
+    The arrays ``right``, ``wrong`` and ``sides`` have one entry per epsilon. ``sides`` is the
+    number of different datasets (0, 1 or 2) that the expert guesses in any cell.
     """
 
     right: Integers
@@ -70,20 +72,21 @@ class Votes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expert:
-    r"""An expert: one way to decide, at each epsilon, in which cells to guess.
+    r"""A method to select, for each epsilon, the cells of outputs in which a dataset is guessed.
 
-    ``order`` lists the cells in increasing order of reach, without those of reach 0. At each
-    epsilon the expert guesses in all cells from some index on, the *cut*. All of these cells must
-    have a reach above epsilon:
+    The expert assigns to each cell a *reach*, which estimates the largest epsilon that guesses in
+    this cell can refute (see the module docstring). ``order`` contains the cells with a positive
+    reach, by increasing reach. The expert guesses in the cells ``order[cut:]``, all of which have a
+    reach above epsilon. If ``promise`` is None, these are all cells with a reach above epsilon.
+    Otherwise the index ``cut`` maximises the predicted score sum(n (rate - q)) / sqrt(sum n), so
+    that many cells with a reach just above epsilon do not dilute a few that distinguish the
+    datasets well.
 
-    - without ``promise``, the expert guesses in all cells with such a reach;
-    - with ``promise``, the cut maximises the predicted score sum(n (rate - q)) / sqrt(sum n). So
-      many cells with a reach just above epsilon do not hide a few that distinguish the datasets.
-
-    The sums are over the cells with a guess; n is the number of past runs in a cell, rate the
-    predicted rate of right guesses, and q = e^epsilon/(1 + e^epsilon). ``seen`` and ``promise``
-    are the sums of n and n rate from each index on. ``ends`` are the indices after the last guess
-    of A and after the last guess of B.
+    Both sums are over the cells with a guess; n is the number of past runs in a cell, rate is the
+    predicted fraction of right guesses in the cell, and q = e^epsilon/(1 + e^epsilon). ``seen[i]``
+    is the sum of n over ``order[i:]``, and ``promise[i]`` is the sum of n rate over it. ``ends``
+    contains the index in ``order`` after the last cell in which A is guessed, and the same index
+    for B.
     """
 
     order: Integers
@@ -96,9 +99,7 @@ class Expert:
 
     @classmethod
     def of(cls, signed: Floats, past: Integers, rate: Floats | None = None) -> Expert:
-        r"""Build an expert from the signed reach, the number of past runs and the predicted rate of
-        right guesses of each cell.
-        """
+        r"""Build an expert from each cell's signed reach, past runs and predicted accuracy."""
         order = np.flatnonzero(signed)
         order = order[np.argsort(np.abs(signed[order]), kind="stable")]
         toward_b, runs = signed[order] > 0, past[order].astype(np.float64)
@@ -120,7 +121,7 @@ class Expert:
         return found
 
     def cuts(self, epsilons: Floats) -> Integers:
-        r"""The index in ``order`` from which on the expert guesses, for each epsilon."""
+        r"""For each epsilon, the index in ``order`` of the first cell with a guess."""
         first: Integers = np.searchsorted(self.reach, epsilons, side="right").astype(np.int64)
         if self.promise is None:
             return first
@@ -140,8 +141,10 @@ class Expert:
         return found
 
     def promised(self, cuts: Integers, q: Floats) -> Floats:
-        r"""The predicted excess of right guesses over a fraction q of all guesses, in standard
-        deviations, if the expert guesses from ``cuts`` on; nan for an expert without predictions.
+        r"""The predicted excess of right guesses over ``q`` times all guesses, in standard
+        deviations.
+
+        The guesses are those in the cells ``order[cuts:]``. The result is nan without predictions.
         """
         if self.promise is None:
             return np.full(len(cuts), np.nan)
@@ -150,9 +153,7 @@ class Expert:
         return beyond / np.sqrt(np.maximum(seen * q * (1.0 - q), _LEAST_SPREAD))
 
     def sums(self, counts: Integers) -> tuple[Integers, Integers]:
-        r"""The numbers of right and of wrong guesses from each index on, for new runs with
-        ``counts`` of shape (2, cells).
-        """
+        r"""For new runs, the numbers of right and wrong guesses in ``order[i:]``, for each i."""
         world_a, world_b = counts[:, self.order]
         return (
             _from_here_on(np.where(self.toward_b, world_b, world_a)),
@@ -169,10 +170,11 @@ def _from_here_on(values: NDArray[_Entry]) -> NDArray[_Entry]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdFamily:
-    r"""A learned rule: the learned log-odds of dataset B in each cell (``lean``), and the experts.
+    r"""A rule, learned from earlier runs, that guesses the dataset from the output.
 
-    The last expert uses ``lean`` as its reach and guesses from the best cut on. This expert has no
-    share of the level, but the leader may guess like this expert (:func:`follow`).
+    ``lean`` contains the learned log-odds of dataset B in each cell of outputs. Each of ``experts``
+    selects the cells in which to guess in its own way. The last expert selects cells by ``lean``.
+    It is not tested by itself, but :func:`follow` may copy its guesses.
     """
 
     cells: Cells
@@ -181,11 +183,11 @@ class ThresholdFamily:
 
     @property
     def odds(self) -> tuple[Floats, Floats, Floats, Floats]:
-        r"""The log-odds of dataset B per cell, in four versions.
+        r"""Four versions of the log-odds of dataset B in each cell of outputs.
 
-        The versions are the learned log-odds; the same, but 0 except in the cells of labels and
-        of unusually frequent numbers; the signed reaches of "strict 0.1"; and those of "best cut
-        0.003". The reaches are conservative.
+        They are the learned log-odds; the same, but 0 except for labels and unusually frequent
+        numbers; and two conservative versions, the signed reaches of the experts "strict 0.1" and
+        "best cut 0.003".
         """
         alone = np.ones(len(self.lean), dtype=np.bool_)
         alone[: self.cells.intervals] = self.cells.alone
@@ -198,19 +200,22 @@ class ThresholdFamily:
 
 
 def learn_rule(tally: Tally, *, isotonic: bool = False) -> ThresholdFamily:
-    r"""Learn the rule from earlier runs.
+    r"""Learn from earlier runs (``tally``) how to guess the dataset of a run from its output.
 
-    ``isotonic`` states that larger numbers indicate dataset B, as for a learned score; then the
-    learned odds never fall from one interval to the next.
+    If ``isotonic``, larger numbers indicate dataset B (as for a learned score), and the learned
+    odds do not decrease from one interval to the next.
 
-    The expert "zero cut" guesses by the sign of ``lean`` at every epsilon; the others guess only
-    where their reach exceeds epsilon. Labels and unusually frequent numbers have cells of their
-    own. All intervals are leaves of a binary tree in numerical order. The rate of B in a child is
-    shrunk towards the rate in its parent, according to the spread among siblings, unless the rates
-    differ by more than three standard deviations. The rate of a label is shrunk towards 1/2 in the
-    same way. Unless its rate differs that much, a child takes the reach of its parent if that reach
-    is larger or points to the other dataset. "best cut 0.1" also uses the reaches of half-lines,
-    which are the best events if the likelihood ratio is monotone.
+    Labels and unusually frequent numbers have their own cells. The intervals of numbers are the
+    leaves of a binary tree, in numerical order. At each node, the rate of dataset B is shrunk
+    towards that of the parent node, less if siblings differ more. A node *departs* from its parent
+    if their rates differ by more than three standard deviations; then there is hardly any
+    shrinkage. The rate of a label is shrunk towards 1/2 in the same way.
+
+    The reach of a cell (see the module docstring) bounds the epsilon that guesses in it can refute.
+    A node that does not depart takes its parent's reach if that is larger or points to the other
+    dataset. The expert "zero cut" guesses in every cell by the sign of the log-odds. The other
+    experts guess only in cells with a reach above epsilon. "best cut 0.1" also uses the reaches of
+    half-lines, which are the best events if the likelihood ratio is monotone.
     """
     cells = tally.cells()
     past = cells.counts.sum(axis=0)
@@ -300,11 +305,11 @@ def _pass_down(parent: Floats, own: Floats, departs: NDArray[np.bool_]) -> Float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    r"""A rule, and the runs observed after it was learned.
+    r"""A learned rule, and the outputs of the runs after it was learned.
 
-    ``counts``, of shape (2, cells), counts these runs, with row 0 for dataset A. ``integral`` means
-    that all numbers so far are integers, and only affects wording. ``sums`` caches
-    :meth:`Expert.sums` of each expert, which are used at many epsilons.
+    ``counts``, of shape (2, cells), contains the number of these runs in each cell of outputs; row
+    0 is for dataset A. ``integral`` states that all numbers so far are integers, and only affects
+    the description of events. ``sums`` caches the results of :meth:`Expert.sums` by expert.
     """
 
     rule: ThresholdFamily
@@ -336,7 +341,7 @@ class Trial:
         return self.cast(expert, self.rule.experts[expert].cuts(epsilons))
 
     def cast(self, expert: int, cuts: Integers) -> Votes:
-        r"""The votes of an expert that guesses from these cuts on, one per epsilon."""
+        r"""Count an expert's right and wrong guesses in ``order[cut:]`` for each of the cuts."""
         one = self.rule.experts[expert]
         if expert not in self.sums:
             self.sums[expert] = one.sums(self.counts)
@@ -345,10 +350,10 @@ class Trial:
         return Votes(right=right[cuts], wrong=wrong[cuts], sides=sides)
 
     def witness(self, expert: int, epsilon: float) -> Witness | None:
-        r"""The witness of one expert's guesses at ``epsilon``, or None if there are no guesses.
+        r"""The event on which an expert's guesses at ``epsilon`` rest, or None if there are none.
 
-        The event is either the set of cells in which A is guessed, or that of B, whichever has the
-        larger margin. The event was fixed by earlier runs.
+        This is the set of outputs for which the expert guesses A, or the set for which it guesses
+        B, whichever has the larger margin. Both sets are fixed by earlier runs.
         """
         guesses = self.rule.experts[expert].guesses(epsilon)
         cells, counts, integral = self.rule.cells, self.counts, self.integral
@@ -362,13 +367,15 @@ class Trial:
 def follow(
     views: Sequence[Sequence[Trial]], epsilons: Floats, delta: float
 ) -> tuple[list[Votes], list[Integers]]:
-    r"""Guess in each block like the expert with the best score in earlier blocks of all ``views``.
+    r"""Guess in each block of runs like the expert that scored best in earlier blocks.
 
-    Returns the votes in each block, and the index of the expert over all views in each block. The
-    views are of the same runs. The score of an expert is the sum of three terms: its excess of
-    right guesses over the claim's maximum, in standard deviations; half of its predicted excess,
-    which is limited to the observed excess plus 2; and a head start. There are no guesses in blocks
-    that end within the first twentieth of the runs, because too little was learned before them.
+    ``views`` contains the results of several features on the same runs, block by block, and the
+    experts of all of them are candidates. Returns, for each block, the counts of right and wrong
+    guesses, and the index of the chosen expert. The score of an expert is the sum of three terms:
+    the excess of its right guesses over the maximum that the claim allows, in standard deviations;
+    half of its predicted excess, which is limited to the observed excess plus 2; and a head start.
+    There are no guesses in blocks that end within the first twentieth of the runs: too little is
+    known before them.
     """
     q, each = special.expit(epsilons), np.arange(len(epsilons))
     beyond, spread = np.zeros((1, len(epsilons))), np.zeros((1, len(epsilons)))

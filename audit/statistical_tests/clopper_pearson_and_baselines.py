@@ -1,9 +1,9 @@
-r"""Baseline methods: bounds from counts of threshold events, and from one-run guesses.
+r"""Baseline methods: lower bounds on epsilon from threshold events and from one-run guesses.
 
-If a mechanism is (epsilon, delta)-DP, then P(S) <= e^epsilon Q(S) + delta for every event S, where
-P and Q are its output distributions on the two datasets. So if p <= P(S) and q >= Q(S) hold
-together, epsilon >= ln((p - delta)/q). Three of the methods are not valid: a credible bound, a
-bound for one family of mechanisms, and a ratio of frequencies.
+Let P and Q be the output distributions on the two datasets. If the mechanism is (epsilon,
+delta)-DP, then P(S) <= e^epsilon Q(S) + delta for every event S. So the bounds p <= P(S) and q >=
+Q(S) together imply epsilon >= ln((p - delta)/q). For comparison, there are three methods without
+valid bounds: ``plug_in``, ``bayes`` and ``gaussian_dp``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MOST_THRESHOLDS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineParameters:
-    r"""The parameters of baselines: delta (rounded up), error probability (down) and seed."""
+    r"""The parameters of the baselines: delta (rounded up), alpha (rounded down), and seed."""
 
     delta: float
     alpha: float
@@ -60,10 +60,10 @@ class BaselineParameters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    r"""The counts of an event at several thresholds.
+    r"""How often threshold events occurred on each dataset, with one entry per threshold.
 
-    The event occurred in ``hits`` of ``runs`` runs on the dataset it points to, and in ``misses``
-    of ``others`` runs on the other dataset.
+    The events indicate one of the datasets. On that dataset they occurred in ``hits`` of ``runs``
+    runs, and on the other dataset in ``misses`` of ``others`` runs.
     """
 
     hits: Integers
@@ -74,10 +74,10 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    r"""Scores in run order, and the dataset of each run (True for B).
+    r"""The numerical output of each run, and the dataset of each run (True for B).
 
-    Only the order of scores is used, so :meth:`read` converts outputs to ranks, which are exact
-    even for numbers that are not floats.
+    The baselines use only the order of the outputs. Therefore :meth:`read` replaces outputs by
+    their ranks, which are exact even if the outputs are not floats.
     """
 
     numbers: Floats
@@ -96,15 +96,16 @@ class Scores:
         return Scores(numbers=self.numbers[chosen], worlds=self.worlds[chosen])
 
     def thresholds(self, most: int = _MOST_THRESHOLDS) -> Floats:
-        r"""The distinct numbers, or ``most`` of their quantiles if there are more."""
+        r"""The distinct scores, or ``most`` of their quantiles if there are more of them."""
         distinct = np.unique(self.numbers)
         if len(distinct) <= most:
             return distinct
         return np.unique(np.quantile(self.numbers, np.linspace(0, 1, most), method="inverted_cdf"))
 
     def counts(self, thresholds: Floats) -> Iterator[Counts]:
-        r"""The counts of four events for each threshold t: "<= t" and "> t" pointing to dataset A,
-        then "<= t" and "> t" pointing to B.
+        r"""Yield the counts of four events at all thresholds t.
+
+        The events are "score <= t" and "> t" as signs of dataset A, then the same as signs of B.
         """
         sides = [np.sort(self.numbers[self.worlds == world]) for world in (False, True)]
         below = [np.searchsorted(side, thresholds, side="right") for side in sides]
@@ -136,9 +137,10 @@ def _bounded(counts: Counts, delta: float, level: float) -> Floats:
 
 
 def chosen_event(scores: Scores, parameters: BaselineParameters) -> Counts | None:
-    r"""Choose the event with the largest bound in a random half of the runs; count it in the other.
+    r"""Choose a threshold event on a random half of the runs, and count it in the other half.
 
-    Returns None if there are fewer than two runs.
+    The event has the largest bound on epsilon in the first half. Returns None for fewer than two
+    runs.
     """
     order = parameters.generator.permutation(len(scores.numbers))
     train, test = scores.part(order[: len(order) // 2]), scores.part(order[len(order) // 2 :])
@@ -170,12 +172,12 @@ def clopper_pearson_split(scores: Scores, parameters: BaselineParameters) -> flo
 
 
 def dkw(scores: Scores, parameters: BaselineParameters) -> float:
-    r"""The largest bound over all thresholds, from bands around both distribution functions.
+    r"""The largest lower bound on epsilon over all thresholds, from the DKW inequality.
 
-    For n runs, P(sup_t |F_n(t) - F(t)| > c) <= 2 exp(-2 n c^2), where F_n is the empirical
-    distribution function; c is chosen so that this bound is alpha/2 for each dataset. Valid: the
-    bands cover all thresholds simultaneously. Source: Dvoretzky, Kiefer and Wolfowitz 1956, with
-    the constant of Massart 1990.
+    For n runs, P(sup_t |F_n(t) - F(t)| > c) <= 2 exp(-2 n c^2), where F is the distribution
+    function of the outputs and F_n the empirical one. For each dataset, c is chosen such that the
+    right side is alpha/2. Valid: the bands of width c hold for all thresholds simultaneously.
+    Source: Dvoretzky, Kiefer and Wolfowitz 1956, with the constant of Massart 1990.
     """
     return _largest_ratio(
         scores, parameters, lambda n: math.sqrt(math.log(4 / parameters.alpha) / (2 * n))
@@ -196,11 +198,12 @@ def _largest_ratio(
 
 
 def bonferroni_thresholds(scores: Scores, parameters: BaselineParameters) -> float:
-    r"""Clopper-Pearson bounds at each of :data:`BONFERRONI_THRESHOLDS` thresholds.
+    r"""The largest Clopper-Pearson bound over :data:`BONFERRONI_THRESHOLDS` thresholds.
 
     The thresholds are quantiles of a random tenth of the runs, and the events are counted on the
-    other runs. With m thresholds, each has four bounds (lower and upper, for each dataset), each at
-    level alpha/(4 m). Valid by the union bound (Bonferroni), the textbook method for many events.
+    other runs. With m thresholds, the probability of each threshold event is bounded from below and
+    from above on both datasets. Each of these 4 m bounds has error probability alpha/(4 m). Valid
+    by the union bound (Bonferroni).
     """
     order = parameters.generator.permutation(len(scores.numbers))
     tenth = -(-len(order) // 10)
@@ -266,10 +269,11 @@ def _allowed(counts: Counts, q: Floats, epsilon: float, delta: float) -> float:
 def gaussian_dp(scores: Scores, parameters: BaselineParameters) -> float:
     r"""A bound on epsilon from the error rates, under the assumption of a Gaussian mechanism.
 
-    At every threshold, mu = Phi^-1(p) - Phi^-1(q), where p and q are Clopper-Pearson bounds at
-    level alpha/2 each. The largest mu is converted to epsilon with the privacy curve of N(0, 1)
-    against N(mu, 1). Not valid: mu does not determine the curve of any other mechanism, and the
-    threshold is chosen on the tested runs. Source: Nasr et al. 2023, "Tight auditing of
+    At every threshold, let p be a lower Clopper-Pearson bound on the probability of the threshold
+    event on one dataset, and q an upper bound on the other dataset, each at level alpha/2. Then mu
+    = Phi^-1(p) - Phi^-1(q). The largest mu is converted to epsilon with the privacy curve of N(0,
+    1) against N(mu, 1). Not valid: mu does not determine the privacy curve of other mechanisms, and
+    the threshold is chosen on the tested runs. Source: Nasr et al. 2023, "Tight auditing of
     differentially private machine learning", after Dong, Roth and Su 2022.
     """
     mu = 0.0
@@ -282,7 +286,7 @@ def gaussian_dp(scores: Scores, parameters: BaselineParameters) -> float:
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    r"""The epsilon at ``delta`` of N(0, 1) against N(mu, 1), rounded down; inf at delta = 0."""
+    r"""The least epsilon at ``delta`` for N(0, 1) against N(mu, 1), rounded down."""
     if mu <= 0.0:
         return 0.0
     if delta == 0.0:
@@ -298,10 +302,11 @@ r"""The inverse of the fraction of runs that are guessed at each end of the scor
 
 
 def one_run(scores: Scores, parameters: BaselineParameters) -> float:
-    r"""Guess one dataset for the lowest tenth of the outputs and the other for the highest tenth.
+    r"""Test guesses as in a one-run audit, with the runs in place of canaries.
 
-    The guesses are tested as those of a one-run audit in which each run is a canary. Valid: both
-    directions are tested, each at level alpha/2. The bound is the largest rejected epsilon.
+    One dataset is guessed for the lowest tenth of the outputs, and the other for the highest tenth.
+    Valid: both assignments are tested, each at level alpha/2. The bound is the largest rejected
+    epsilon.
     """
     canaries = len(scores.numbers)
     end = canaries // GUESSED
@@ -320,10 +325,10 @@ def one_run(scores: Scores, parameters: BaselineParameters) -> float:
 
 
 class Baseline(NamedTuple):
-    r"""A method that bounds epsilon from below, for outputs that are finite numbers.
+    r"""A method that computes a lower bound on epsilon from outputs that are finite numbers.
 
-    ``valid`` means that P(bound > true epsilon) <= alpha for every mechanism. ``says`` is a
-    description for the reader.
+    ``valid`` states that P(bound > true epsilon) <= alpha for every mechanism. ``says`` describes
+    the method in words.
     """
 
     says: str
@@ -339,7 +344,7 @@ class Baseline(NamedTuple):
         alpha: RationalLike = "0.05",
         seed: int,
     ) -> float:
-        r"""The lower bound; ``worlds`` is True for B, and ``seed`` determines the random splits."""
+        r"""The lower bound on epsilon; ``seed`` determines the random splits of the runs."""
         return self.bound(Scores.read(outputs, worlds), BaselineParameters.read(delta, alpha, seed))
 
 
@@ -373,9 +378,7 @@ _NOT_NUMBERS: Final = "does not apply to these outputs: not all of them are fini
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineFinding:
-    r"""The bound of a baseline; ``epsilon_lower`` is None if the baseline does not apply to the
-    outputs.
-    """
+    r"""The result of one baseline; ``epsilon_lower`` is None if the outputs are not numbers."""
 
     name: str
     epsilon_lower: float | None
@@ -403,7 +406,7 @@ def compare(
     alpha: RationalLike = "0.05",
     seed: int,
 ) -> tuple[BaselineFinding, ...]:
-    r"""The bounds of the named baselines on the same runs, each separately at level alpha."""
+    r"""The bounds of the named baselines on the same runs, each at level alpha by itself."""
     chosen = baseline_names(names)
     parameters = BaselineParameters.read(delta, alpha, seed)
     labelled = bool((read(outputs).codes >= 0).any())

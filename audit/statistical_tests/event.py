@@ -1,10 +1,9 @@
-r"""Events (sets of outputs): the cells that form them, their wording, and the witness in a report.
+r"""Events (sets of outputs) that distinguish two datasets, and their description in reports.
 
-A cell is a set of outputs: an interval of numbers, one label, or all unknown labels
-(``audit.outputs.reading``). ``audit.statistical_tests.choose_event`` chooses which cells form the
-event that distinguishes the datasets. Intervals and known labels are learned only from the runs in
-a :class:`Tally`, so a rule built on them is fixed before the runs that test it
-(``docs/proofs/audit_tests.md``).
+An event consists of *cells*. A cell is an interval of numbers, a single label (an output that is
+not a number), or the set of all unknown labels. The intervals and the known labels are learned from
+a :class:`Tally` of earlier runs. :mod:`audit.statistical_tests.choose_event` selects the cells that
+form the event. So the event is fixed before the runs that test it (``docs/proofs/audit_tests.md``).
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from audit.outputs.rows import display_path, path_of, structure_words, table_par
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    r"""Labels in order of first appearance, numbered as columns 0, 1, ...
+    r"""The distinct labels (outputs that are not numbers), numbered in order of first appearance.
 
-    ``names[codes[k]]`` is the label of column k. If the labels come from several readings,
-    ``known`` maps each label to its column instead. The names of a reading are distinct.
+    Label k is ``names[codes[k]]`` if ``known`` is None. Otherwise the labels come from several
+    parsed arrays of outputs, and ``known`` maps each label to its number.
     """
 
     names: Sequence[str | Name] = ()
@@ -45,9 +44,7 @@ class Labels:
         return (self.names[code] for code in self.codes.tolist())
 
     def add(self, names: Sequence[str | Name], codes: Integers) -> tuple[Labels, Integers]:
-        r"""Add the distinct labels ``names[codes]``; return all labels, and the columns of
-        ``names[codes]``.
-        """
+        r"""Add the labels ``names[codes]``. Returns all labels, and the index of each added one."""
         if not len(codes):
             return self, codes
         if self.known is None and (names is self.names or not len(self)):
@@ -60,7 +57,7 @@ class Labels:
         return Labels(known=known), np.array(found, dtype=np.int64)
 
     def find(self, names: Sequence[str | Name], codes: Integers) -> Integers:
-        r"""The column of each label ``names[codes[i]]``, or -1 if the label has no column."""
+        r"""The index of each of the labels ``names[codes]``, or -1 for an unknown label."""
         if not len(self):
             return np.full(len(codes), -1, dtype=np.int64)
         if self.known is None and names is self.names:
@@ -94,11 +91,11 @@ def _counts(codes: Integers, worlds: NDArray[np.bool_], cells: int) -> Integers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    r"""The number of times each output occurred on each dataset, over all runs so far.
+    r"""How often each output occurred on each dataset, over all runs so far.
 
-    ``numbers`` contains the distinct numbers in order, and ``number_counts``, of shape (2,
-    distinct), their counts. ``labels`` gives the column of each label in ``label_counts``. Row 0 of
-    the counts is for dataset A, row 1 for dataset B.
+    ``numbers`` contains the distinct numbers in increasing order, and ``labels`` the other distinct
+    outputs. ``number_counts`` and ``label_counts`` contain their counts: row 0 for dataset A, row 1
+    for dataset B, and one column per number or label.
     """
 
     numbers: NumberLine
@@ -119,7 +116,7 @@ class Tally:
 
     @property
     def crowd(self) -> int:
-        r"""The least count for which a number has a cell of its own; 1 if every number has one."""
+        r"""How often a number must occur to get a cell of its own; 1 if every number has one."""
         runs = int(self.number_counts.sum())
         most = min(_MOST_INTERVALS, 8 + math.isqrt(16 * runs))
         return 1 if len(self.numbers) <= most else -(-runs // most)
@@ -130,13 +127,13 @@ class Tally:
 
     @property
     def once(self) -> int:
-        r"""The number of runs whose output is a label that occurred only once."""
+        r"""The number of labels (outputs that are not numbers) that occurred in exactly one run."""
         return int((self.label_counts.sum(axis=0) == 1).sum())
 
     def rare(self, least: float) -> float:
         r"""The fraction of runs whose output is a label that occurred fewer than ``least`` times.
 
-        The fraction is computed for each dataset; the larger one is returned.
+        A label is an output that is not a number. The larger of the two datasets' fractions counts.
         """
         few = self.label_counts.sum(axis=0) < least
         runs = self.number_counts.sum(axis=1) + self.label_counts.sum(axis=1)
@@ -144,9 +141,10 @@ class Tally:
 
     @property
     def looked_at(self) -> int:
-        r"""The number of runs that can inform the choice of an event; 0 if all outputs are equal.
+        r"""The number of runs that can help to choose an event that distinguishes the datasets.
 
-        These are the runs whose output is a number, or a label that occurred before.
+        Their output is a number, or a label that occurred before. If all outputs agree, there are
+        none.
         """
         if len(self.numbers) + len(self.labels) < 2:
             return 0
@@ -172,14 +170,14 @@ class Tally:
         )
 
     def cells(self) -> Cells:
-        r"""The cells learned from these runs, with their counts.
+        r"""Divide all outputs into cells, learned from these runs.
 
-        There are about 4 sqrt(runs) intervals at most, and never more than about 2048. If there are
-        no more distinct numbers than that, each number has its own interval. Otherwise intervals
-        contain about equally many runs, and each frequent number has a separate interval. A new
-        number falls in the interval around it. A new label falls in the last cell, whose counts are
-        those of the labels seen once (the Good-Turing estimate of how new labels are spread over
-        the datasets).
+        The number of intervals is at most about 4 sqrt(runs), and at most about 2048. If there are
+        no more distinct numbers than that, each number has its own interval. Otherwise each
+        frequent number has its own interval, and the other intervals contain about equally many
+        runs. Each label also has its own cell. The last cell is for new labels. Its counts are
+        those of the labels that occurred once (the Good-Turing estimate of how new labels are
+        spread over the datasets).
         """
         integral = self.numbers.integral
         cuts, after, repeated = self._cuts(integral=integral)
@@ -227,12 +225,13 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cells:
-    r"""A partition of all outputs: intervals ``[cuts[i-1], cuts[i])``, known labels, other labels.
+    r"""A partition of all outputs into cells: intervals, then known labels, then other labels.
 
-    ``counts``, of shape (2, cells), are the counts of the training runs. ``alone`` marks the
-    intervals of a single number that is far more frequent than other numbers. ``after[i]`` (cut
-    ``i`` lies just above a frequent number), ``integral`` (all numbers are integers) and ``zeros``
-    (0.0 and -0.0 occurred) only affect the wording of an event.
+    The intervals are ``[cuts[i-1], cuts[i])``. ``counts``, of shape (2, cells), contains the
+    numbers of training runs. ``alone`` marks each interval that is a single, unusually frequent
+    number. The fields ``after`` (whether a cut lies just above a frequent number), ``integral``
+    (whether all numbers are integers) and ``zeros`` (whether 0.0 and -0.0 occurred) only affect the
+    description of events.
     """
 
     cuts: NumberLine
@@ -245,13 +244,11 @@ class Cells:
 
     @property
     def intervals(self) -> int:
-        r"""The number of interval cells; they come first, in order."""
+        r"""The number of intervals; their cells come first, in increasing order."""
         return len(self.cuts) + 1
 
     def ends(self, *, integral: bool) -> list[float]:
-        r"""The boundaries of the intervals as floats; if ``integral``, a boundary just above an
-        integer becomes the next integer.
-        """
+        r"""The boundaries between intervals; if ``integral``, they are integers."""
         behind = self.cuts.listed() if self.cuts.form is None else ()
         shift = [float(integral and place.behind) for place in behind] or [0.0] * len(self.cuts)
         return [end + by for end, by in zip(self.cuts.as_floats().tolist(), shift, strict=True)]
@@ -267,18 +264,16 @@ class Cells:
         return cells
 
     def count(self, reading: Reading, worlds: NDArray[np.bool_]) -> Integers:
-        r"""The numbers of runs in each cell: shape (2, cells), with row 0 for dataset A."""
         return _counts(self.locate(reading), worlds, self.counts.shape[1])
 
     def pieces(
         self, chosen: NDArray[np.bool_], *, integral: bool, of: str = "output"
     ) -> list[tuple[str, slice]]:
-        r"""Descriptions of the chosen cells: one per block of adjacent intervals, and one per
-        label.
+        r"""Describe the chosen cells: one text per run of adjacent intervals, and one per label.
 
-        ``of`` is the name of the output. A description in braces is a single value. With
-        ``integral``, intervals are described as intervals of integers. The cell of unknown labels
-        has no description and is omitted.
+        Returns pairs of the text and the slice of cells that it describes. ``of`` is the name of
+        the output in the texts. A single value is described in braces. If ``integral``, intervals
+        are described as intervals of integers. The cell of unknown labels is omitted.
         """
         stretches = _stretches(chosen[: self.intervals])
         found = [(self._words(stretch, of, integral=integral), stretch) for stretch in stretches]
@@ -330,24 +325,21 @@ def _stretches(chosen: NDArray[np.bool_]) -> list[slice]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    r"""An event: a union of cells. ``integral`` means that all numbers are integers."""
+    r"""An event: the set of all outputs that fall into the ``chosen`` cells."""
 
     cells: Cells
     chosen: NDArray[np.bool_]
     integral: bool
 
     def words(self, of: str = "output") -> str:
-        r"""Describe the event in words, with ``of`` as the output's name.
-
-        Numbers of equal value are ordered by their written form, with -0.0 before 0.
-        """
+        r"""Describe the event in words, with ``of`` as the name of the output."""
         pieces = self.cells.pieces(self.chosen, integral=self.integral, of=of)
         found = wording([words for words, _ in pieces], of)
         zeros = self.cells.zeros and self.chosen[self.cells.cuts.search(self.cells.cuts.zeros)]
         return found if np.all(zeros) or not np.any(zeros) else f"{found} (where -0.0 < 0.0)"
 
     def spans(self) -> list[tuple[float, float]]:
-        r"""The intervals of numbers in the event, as floats for a figure: low <= x < high."""
+        r"""The intervals low <= x < high of numbers in the event, as floats for a plot."""
         ends = [-math.inf, *self.cells.ends(integral=self.integral), math.inf]
         chosen = self.chosen[: self.cells.intervals]
         return [(ends[each.start], ends[each.stop]) for each in _stretches(chosen)]
@@ -358,13 +350,14 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Witness(Facts):
-    r"""An event that reveals the dataset, fixed before the runs on which it was counted.
+    r"""An event that reveals the dataset, and how often it occurred in runs that did not choose it.
 
-    ``inside_a`` of ``runs_a`` runs on dataset A and ``inside_b`` of ``runs_b`` runs on B gave an
-    output in ``event``; ``world`` is the dataset to which the event points. The ratio of the two
-    frequencies is not a lower bound on e^epsilon; the report's ``epsilon_lower`` is the bound on
-    epsilon. ``feature`` is the feature to which the event applies, or None for the output itself.
-    ``where`` is the event as data, and ``score`` is the definition of a learned feature.
+    The event occurred in ``inside_a`` of ``runs_a`` runs on dataset A, and in ``inside_b`` of
+    ``runs_b`` runs on dataset B. ``world`` is the dataset that the event indicates. The ratio of
+    the two frequencies is not a lower bound on e^epsilon; the report's ``epsilon_lower`` is the
+    bound on epsilon. ``feature`` is the feature to whose values the event applies, or None for the
+    output itself. ``where`` is the event as data, and ``score`` is the definition of a learned
+    feature.
 
     >>> print(
     ...     Witness(event="output <= -1", world="A", inside_a=41, runs_a=100, inside_b=3, runs_b=97)
@@ -386,7 +379,6 @@ class Witness(Facts):
 
     @classmethod
     def counted(cls, event: Event, counts: Integers, world: Literal["A", "B"]) -> Witness:
-        r"""The witness of an event that points to ``world``, from the counts (2, cells) of runs."""
         inside, runs = counts[:, event.chosen].sum(axis=1).tolist(), counts.sum(axis=1).tolist()
         return cls(
             event=event.words(), where=event, world=world,
@@ -395,15 +387,13 @@ class Witness(Facts):
 
     @property
     def margin(self) -> float:
-        r"""The excess of runs in the event on the dataset to which it points, in standard
-        deviations.
-        """
+        r"""How much more often the event occurred on one dataset, in standard deviations."""
         beyond = self.inside_b - self.inside_a
         total = self.inside_b + self.inside_a
         return (beyond if self.world == "B" else -beyond) / math.sqrt(total + 1)
 
     def through(self, feature: str | None) -> Witness:
-        r"""The same witness, described as an event of the feature with this name."""
+        r"""The same witness, described as an event of the values of the named feature."""
         if self.where is None:
             return self
         words = (self.score or {}).get("words") or _label_words(feature, self.where, self.world)
@@ -457,11 +447,11 @@ def witness_of(
     *,
     integral: bool,
 ) -> Witness | None:
-    r"""The witness of the event that the output is in a chosen cell, from ``counts`` of later runs.
+    r"""The event that the output is in a chosen cell, with its counts in later runs.
 
-    ``counts`` has shape (2, cells). Of the chosen labels and blocks of adjacent intervals, only the
-    twelve with the most earlier runs form the event. Returns None if no earlier run was in any
-    chosen cell.
+    ``counts``, of shape (2, cells), contains the numbers of later runs. Only the twelve chosen
+    labels or blocks of adjacent intervals with the most earlier runs form the event. Returns None
+    if no earlier run was in any chosen cell.
     """
     past = cells.counts.sum(axis=0)
     known = chosen & (past > 0)
@@ -477,7 +467,7 @@ def witness_of(
 
 
 def wording(pieces: Sequence[str], of: str = "output") -> str:
-    r"""Join the descriptions of cells: intervals with "or", single values as a set."""
+    r"""Join the descriptions of cells: intervals by "or", and single values as one set."""
     intervals = [piece for piece in pieces if not piece.startswith("{")]
     values = [piece[1:-1] for piece in pieces if piece.startswith("{")]
     return " or ".join(intervals + ([f"{of} in {{{', '.join(values)}}}"] if values else []))

@@ -1,17 +1,18 @@
-r"""Multiple tests of one claim, over points, pairs and features, at one level.
+r"""Test one claim with many tests (points, dataset pairs and features) at one significance level.
 
-A *view* is one feature of the runs of one pair. The rule of each view is learned once, and every
-claimed point is tested with it. There are two stopping rules, and one function that combines the
-results of either:
+A *pair* consists of two neighbouring datasets, and a *view* is one feature on the runs of one pair.
+For each view, rules that guess the dataset are learned from earlier runs, and the same guesses test
+every claimed point (epsilon, delta). There are two kinds of tests:
 
-    :func:`gather_views`   a number of runs fixed beforehand: p-values, combined by Holm's method.
-                           A pair with several views has a *leader*, which gets most of the level
-                           and guesses as the view and expert that did best on earlier blocks
-    :func:`watch_views`    sequential: wealths, combined by their mean
-    :func:`weigh`          the outcome of every test, and the outcome to report
+    :func:`gather_views`   the number of runs is fixed beforehand: p-values, combined by Holm's
+                           method
+    :func:`watch_views`    the test may stop after any run: wealths, combined by their mean
 
-With one view and one point, both stopping rules give the test of a single view.
-Statement and proof: ``docs/proofs/audit_tests.md``.
+For both, :func:`weigh` returns the result of every test and selects the one to report. If a pair
+has several views and the number of runs is fixed, an additional test, the *leader* of the pair,
+gets most of the level. In each block of runs, it copies the guesses of the view and expert
+(:mod:`audit.statistical_tests.choose_event`) that did best on earlier blocks. With one view and one
+point, the result is that of a single test. Proof: ``docs/proofs/audit_tests.md``.
 """
 
 from __future__ import annotations
@@ -66,18 +67,18 @@ r"""The name of a leader, used in place of a feature's name."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    r"""The values of a feature on the runs of one pair, in run order.
+    r"""The values of one feature on the runs of one pair of datasets, in run order.
 
-    - ``pair``: the index of the pair in the audit's list;
+    - ``pair``: the index of the pair in the audit's list of pairs;
     - ``feature``: the name of the feature, or None for the outputs themselves;
-    - ``outputs``: for a learned feature these are scores, and each was computed by a model that was
-      fitted only on earlier blocks of the test;
+    - ``outputs``: the values of the feature. The values of a learned feature are scores, and each
+      score is computed by a model that was fitted only on earlier blocks of runs;
     - ``worlds``: the dataset of each run, True for B;
-    - ``weight``: the view's relative share of the level;
+    - ``weight``: the view's relative share of the significance level;
     - ``models``: the models of a learned feature, by the number of runs on which they were fitted;
-    - ``followed``: whether the leader of the pair may follow this view;
-    - ``first``: for a learned feature, ``first(runs)`` gives the scores of an audit of this many
-      runs.
+    - ``followed``: whether the leader of the pair (see the module docstring) may copy its guesses;
+    - ``first``: for a learned feature, ``first(runs)`` returns the scores that an audit with this
+      number of runs would compute.
     """
 
     pair: int = 0
@@ -97,15 +98,15 @@ def weigh(
     allow_constant: bool = False,
     models: Sequence[Mapping[int, Score] | None] = (),
 ) -> Weighed:
-    r"""Combine the tests: the claim is refuted if any point is refuted on any view.
+    r"""Combine all tests of a claim: it is refuted if any claimed point is refuted by any test.
 
-    An outcome is marked ``refuted`` at the level of the whole audit: for any set of true claims,
-    P(one of them is marked) <= alpha. The bounds ``epsilon_lower`` hold together with probability
-    1 - alpha: each uses its part of alpha, divided by the number of distinct deltas. The outcomes
-    of leaders follow those of all views. ``resolution`` is the worst resolution of a view, where
-    the resolution of a view is that at its best point; learned scores and views that measured
-    nothing (``coverage``) are omitted. ``models`` contains the models of each view, which describe
-    the event of a learned score. The choice of views must not depend on their runs.
+    ``family`` contains the evidence. An outcome is marked ``refuted`` at the level of the whole
+    audit: the probability that any true claim is marked is at most alpha. The bounds
+    ``epsilon_lower`` hold together with probability 1 - alpha, because each is computed at the
+    test's share of alpha, divided by the number of distinct deltas. The outcomes of leaders (see
+    the module docstring) follow those of all views. ``resolution`` is the result of
+    :func:`resolution_of`. ``models`` contains the models of each view, which describe the event of
+    a learned score. The choice of views must not depend on their runs.
     """
     level, points = rational("alpha", alpha), family.claim.points
     found = family.judged(level)
@@ -182,17 +183,18 @@ def _layer(kind: str, tests: int) -> LayerRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedFamily:
-    r"""The evidence of all views, and then of the leaders, for numbers of runs fixed beforehand.
+    r"""The evidence of all tests, if the numbers of runs are fixed beforehand.
 
-    Each of these fields has one entry for each view, and then one for each leader:
+    These fields have one entry for each view, followed by one entry for each leader (both are
+    defined in the module docstring):
 
-    - ``tests``: the pair and the feature;
-    - ``parts``: the parts of the level, which sum to 1;
-    - ``evidence``: the evidence;
-    - ``followed``: the indices of the views whose trials the evidence contains: for a view only its
-      own index, for a leader those of the views that it may follow.
+    - ``tests``: the index of the pair, and the name of the feature;
+    - ``parts``: the share of the significance level; the shares sum to 1;
+    - ``evidence``: the evidence for all claimed points;
+    - ``followed``: the indices of the views from which the guesses come. A view has only its own
+      index; a leader has those of the views that it may copy.
 
-    ``learned`` states for each view whether it is a learned score.
+    ``learned`` states for each view whether its feature is a learned score.
     """
 
     claim: Claim | CurveClaim
@@ -213,20 +215,20 @@ class FixedFamily:
         return self.evidence[view].trials
 
     def p_value(self, test: int, point: Claim, level: Fraction) -> float:
-        r"""The p-value of one test of one claimed point.
+        r"""The p-value of a claimed point in one test (a view or a leader).
 
-        If delta > 0, the test needs bounds on the probability of a guess. These bounds use the
-        fraction 1/:data:`BERGER_BOOS_SHARE` of the test's share of ``level``, and the p-value is
-        never below that fraction of the share.
+        If delta > 0, the p-value uses confidence bounds on the probability of a guess. Their error
+        probability is the test's share of ``level`` divided by :data:`BERGER_BOOS_SHARE`, and the
+        p-value is never below this error probability.
         """
         share = level * self.parts[test] / len(self.claim.points)
         return self.evidence[test].p_value(*point.exact, spend=share / BERGER_BOOS_SHARE)
 
     def lower(self, test: int, delta: Fraction, level: Fraction) -> float:
-        r"""The lower bound of one test, at its part of ``level`` divided by the number of distinct
-        deltas.
+        r"""The lower confidence bound on epsilon from one test (a view or a leader).
 
-        For a leader, the scan starts at the largest bound of the views that it may follow.
+        Its error probability is the test's share of ``level``, divided by the number of distinct
+        deltas. For a leader, the scan starts at the largest bound of the views that it may copy.
         """
         if (key := (test, delta, level)) not in self._lower:
             views = self.followed[test] if test >= len(self.learned) else ()
@@ -236,7 +238,7 @@ class FixedFamily:
         return self._lower[key]
 
     def judged(self, level: Fraction) -> _Judged:
-        r"""Decide all tests with Holm's method, weighted by the parts."""
+        r"""Decide all tests with Holm's method, weighted by the tests' shares of the level."""
         points = self.claim.points
         found = [self.p_value(i, point, level) for i in range(len(self.tests)) for point in points]
         weights = [part for part in self.parts for _ in points]
@@ -250,9 +252,9 @@ class FixedFamily:
         )
 
     def witness(self, test: int, place: int, share: Fraction) -> tuple[int, Witness | None]:
-        r"""The index of a view, and the witness of a test against a claimed point on this view.
+        r"""The event that is the evidence of a test against a claimed point, and its view's index.
 
-        For a leader, the view is the one that it followed in the block of the witness.
+        For a leader, the view is the one that the leader copied in the block of the event.
         """
         at = self.claim.points[place].exact
         view, found = self.evidence[test].followed(*at, spend=share / BERGER_BOOS_SHARE)
@@ -262,10 +264,10 @@ class FixedFamily:
 def gather_views(
     views: Sequence[View], claim: Claim | CurveClaim, *, seeds: Sequence[int]
 ) -> FixedFamily:
-    r"""Learn and test every view.
+    r"""Collect the evidence of all views and leaders, for numbers of runs fixed beforehand.
 
-    ``seeds`` contains one seed per view, and then one per pair for its leader; they determine the
-    randomised p-values.
+    ``seeds`` contains one seed per view, and then one per pair for its leader. The seeds determine
+    the randomised p-values.
     """
     if not views:
         raise InvalidParameter("views", views, "must contain at least one view")
@@ -317,7 +319,7 @@ def weigh_views(
     seed: int,
     allow_constant: bool = False,
 ) -> Weighed:
-    r"""Test all views with numbers of runs fixed beforehand.
+    r"""Test a claim on all views, with numbers of runs fixed beforehand.
 
     ``p_value`` of the result is the smallest Holm-adjusted p-value.
     """
@@ -341,21 +343,21 @@ class _Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FamilyProcess(Watched):
-    r"""The evidence so far against a claim on all views.
+    r"""The state of a sequential test of one claim on all views (features on pairs of datasets).
 
-    Instances are frozen: :meth:`update` returns the next state. ``path[t-1]`` is the logarithm of
-    the mean wealth of all views after t runs of all pairs, in order; a run to which several
-    features are applied counts once. These fields have one entry for each view:
+    The test statistic is the mean of the wealths of the views. If the mean ever reaches 1/alpha,
+    the claim is refuted, and :func:`weigh` marks a point and a view for which it fails. Instances
+    are frozen, and :meth:`update` returns the next state. These fields have one entry for each
+    view:
 
-    - ``tests``: the pair and the feature;
-    - ``parts``: the weight of the view in the mean; the parts sum to 1;
-    - ``learned``: whether the view is a learned score;
-    - ``processes``: the evidence on this view, over all claimed points.
+    - ``tests``: the index of the pair, and the name of the feature;
+    - ``parts``: the weight in the mean; the weights sum to 1;
+    - ``learned``: whether the feature is a learned score;
+    - ``processes``: the evidence of the view for all claimed points.
 
-    ``peak`` contains the block in which the mean was largest, and the number of the block's runs up
-    to the maximum; ``peak`` is None if the mean never exceeded 1. If the mean wealth reaches
-    1/alpha, the claim as a whole is refuted: some point fails on some view, and :func:`weigh` marks
-    this point.
+    ``path[t-1]`` is the logarithm of the mean wealth after t runs on all pairs together. A run
+    counts once, even if several features are applied to it. ``peak`` is the block in which the mean
+    was largest, and the number of its runs up to the maximum, or None if the mean never exceeded 1.
     """
 
     claim: Claim | CurveClaim
@@ -367,7 +369,7 @@ class FamilyProcess(Watched):
     peak: tuple[_Block, int] | None = None
 
     def through(self, pair: int, other: FamilyProcess) -> FamilyProcess:
-        r"""Replace the views of a pair that has no runs yet with the views of ``other``."""
+        r"""Replace the features of a pair that has no runs yet by those of ``other``."""
         mine = [i for i, (own, _) in enumerate(self.tests) if own == pair]
         if any(self.processes[i].runs for i in mine):
             raise InvalidParameter(
@@ -388,12 +390,12 @@ class FamilyProcess(Watched):
     def update(
         self, pair: int, outputs_by_feature: Sequence[Outputs], worlds: NDArray[np.bool_]
     ) -> FamilyProcess:
-        r"""Return the state after further runs of a pair.
+        r"""Return the state after more runs on a pair of datasets.
 
-        ``outputs_by_feature`` contains the values of each of the pair's features on the runs.
+        ``outputs_by_feature`` contains, for each feature of the pair, its values on the new runs.
         ``worlds`` (True for dataset B) must be independent fair bits, and all runs of all pairs
-        independent. The choice of the next pair, and whether to continue, may depend on all earlier
-        runs.
+        must be independent. The choice of the next pair, and the decision to continue, may depend
+        on all earlier runs.
         """
         mine = [i for i, (own, _) in enumerate(self.tests) if own == pair]
         if not mine or len(mine) != len(outputs_by_feature):
@@ -429,7 +431,7 @@ class FamilyProcess(Watched):
         )
 
     def log_wealth(self) -> Floats:
-        r"""The log-wealth of each test after the run at which the mean wealth was largest."""
+        r"""The log-wealth of each test when the mean wealth of all tests was largest."""
         if self.peak is None:
             return np.zeros(len(self.tests) * len(self.claim.points))
         if len(self.tests) == len(self.claim.points) == 1:
@@ -444,17 +446,18 @@ class FamilyProcess(Watched):
         return self.processes[view].tested
 
     def lower(self, test: int, delta: Fraction, level: Fraction) -> float:
-        r"""The lower bound of one view, at its part of ``level`` divided by the number of distinct
-        deltas.
+        r"""The lower confidence bound on epsilon from one view, at its share of ``level``.
+
+        This share is divided by the number of distinct deltas of the claim.
         """
         own = level * self.parts[test] / len({point.exact[1] for point in self.claim.points})
         return self.processes[test].epsilon_lower(own, delta)
 
     def judged(self, level: Fraction) -> _Judged:
-        r"""Decide all tests, so that P(a true claim is ever marked) <= alpha, where alpha = level.
+        r"""Decide all tests, such that P(a true claim is ever marked) <= ``level`` = alpha.
 
-        A test is marked if every set of tests that contains it has a mean wealth of at least
-        1/alpha after the run at which the mean wealth of all tests was largest.
+        The wealths are taken at the time when the mean wealth of all tests was largest. A test is
+        marked if every set of tests that contains it has a mean wealth of at least 1/alpha.
         """
         wealth = self.log_wealth()
         shares = [part for part in self.parts for _ in self.claim.points]
@@ -480,10 +483,10 @@ def watch_views(
     weights: Sequence[Fraction] = (),
     learned: Sequence[bool] = (),
 ) -> FamilyProcess:
-    r"""Start a sequential test of ``claim`` on ``pairs`` pairs, each with all of ``features``.
+    r"""Start a sequential test of ``claim`` with all ``features`` on each of ``pairs`` pairs.
 
-    ``weights`` are the features' relative weights (equal by default); ``learned`` says for each
-    feature whether it is a learned score.
+    ``weights`` are the relative weights of the features (equal by default). ``learned`` states for
+    each feature whether it is a learned score.
     """
     tests = tuple(product(range(pairs), features))
     if not tests:
@@ -506,11 +509,11 @@ def watch_views(
 def scored(
     trials: Sequence[Trial], claim: tuple[Any, Any], models: Mapping[int, Score]
 ) -> Witness | None:
-    r"""The witness of a learned score, against ``claim`` (epsilon, delta).
+    r"""An event {score >= c} or {score < c} of a learned score that is evidence against ``claim``.
 
-    For each block, the event is the half-line of scores with the strongest evidence against the
-    claim on earlier runs, counted on the block. Of these, the witness with the largest margin is
-    returned; None if no block has one.
+    ``claim`` is (epsilon, delta). For each block of runs, the event with the strongest evidence in
+    earlier runs is counted in the block. The event with the largest margin over all blocks is
+    returned, or None if no block has such an event.
     """
     found = []
     for trial in trials:
@@ -577,14 +580,14 @@ _ROUNDING: Final = 2.0**-40
 
 
 def holm(p_values: Sequence[float], shares: Sequence[Fraction] | None = None) -> list[float]:
-    r"""Holm-adjusted p-values: rejecting all that are at most alpha gives
-    P(a false rejection) <= alpha.
+    r"""Holm-adjusted p-values.
 
-    ``shares`` are the tests' shares of the level (equal by default). The tests are taken in the
-    order of p/share. Each p-value is multiplied by the sum of its own share and all later shares,
-    and divided by its own share; the adjusted p-value is this number or the adjusted p-value before
-    it, whichever is larger (Holm 1979). So with equal shares, the k-th smallest of m p-values is
-    multiplied by m - k + 1. The results are rounded up. The tests may be dependent in any way.
+    Rejecting all hypotheses whose adjusted p-value is at most alpha gives P(a false rejection) <=
+    alpha, for tests that depend on each other in any way. ``shares`` are the tests' shares of the
+    level (equal by default). The tests are taken in increasing order of p/share. Each p-value is
+    multiplied by the sum of its own share and all later shares, and divided by its own share. The
+    adjusted p-value is the largest of these numbers so far (Holm 1979), rounded up. With equal
+    shares, the k-th smallest of m p-values is multiplied by m - k + 1.
     """
     each = [Fraction(1)] * len(p_values) if shares is None else list(shares)
     adjusted, least, left = [1.0] * len(p_values), 0.0, sum(each, Fraction(0))
@@ -600,10 +603,10 @@ def holm(p_values: Sequence[float], shares: Sequence[Fraction] | None = None) ->
 def by_averages(log_wealth: Floats, shares: Sequence[Fraction] | None = None) -> Floats:
     r"""For each e-value, the smallest mean over all sets of e-values that contain it.
 
-    Arguments and results are logarithms. Rejecting all hypotheses whose smallest mean is at least
-    1/alpha gives P(a false rejection) <= alpha (Vovk and Wang 2021, section 5). Reason: the mean
-    over the true hypotheses reaches 1/alpha with probability at most alpha. The means are weighted
-    by ``shares`` (equal by default). The results are rounded down.
+    Arguments and results are logarithms. The means are weighted by ``shares`` (equal by default)
+    and rounded down. Rejecting all hypotheses whose result is at least 1/alpha gives P(a false
+    rejection) <= alpha (Vovk and Wang 2021, section 5). This holds because the mean over the true
+    hypotheses reaches 1/alpha with probability at most alpha.
     """
     top = float(log_wealth.max())
     if top == -math.inf:
@@ -627,10 +630,11 @@ def by_averages(log_wealth: Floats, shares: Sequence[Fraction] | None = None) ->
 def parts_of(
     weights: Sequence[Fraction], pairs: Sequence[int] = (), led: Sequence[int] = ()
 ) -> list[Fraction]:
-    r"""Return the part of the level of each view, then that of each leader; the parts sum to 1.
+    r"""The share of the significance level of each view, then that of each leader.
 
-    ``weights`` contains the relative weight of each view, ``pairs`` its pair, and ``led`` the pairs
-    that have a leader. A leader takes four fifths of the parts of its pair's views.
+    ``weights`` contains the relative weight of each view, ``pairs`` the pair of each view, and
+    ``led`` the pairs that have a leader (see the module docstring). A leader receives four fifths
+    of the shares of its pair's views. The shares sum to 1.
     """
     parts = [weight / sum(weights, Fraction(0)) for weight in weights]
     taken = [PART * part if pair in led else Fraction(0)
@@ -643,9 +647,9 @@ def parts_of(
 
 
 def view_seeds(seed: int, views: int) -> list[int]:
-    r"""The seeds of the randomised p-values of ``views`` views.
+    r"""Seeds for the randomised p-values of ``views`` views.
 
-    The first one is ``seed``, which an audit with a single view uses.
+    The first one is ``seed`` itself, so an audit with a single view uses ``seed``.
     """
     return [seed] + [
         int(np.random.SeedSequence(seed, spawn_key=(i,)).generate_state(1, np.uint64)[0])

@@ -1,17 +1,17 @@
-r"""Audit a mechanism from one run with many canaries: bounds on the number of right guesses.
+r"""Audit a mechanism from one run with many canaries: p-values from the number of right guesses.
 
-Each of m canaries is included with probability 1/2, by an independent fair coin; the mechanism runs
-once, and an observer of its output guesses some of the coins. Two bounds on the number of right
-guesses:
+Each of m canaries is included with probability 1/2, by an independent fair coin, and the mechanism
+runs once. From its output, an observer guesses for some of the canaries whether they were included.
+There are two bounds on the probability of at least the observed number of right guesses:
 
     :func:`one_run_p_value`    Steinke, Nasr and Jagielski 2023, Theorem 5.2: binomial tails. The
                                bound is proven for delta = 0; with delta > 0 it fails for small
                                numbers of right guesses
-    :func:`curve_p_value`      Mahloujifar, Melis and Chaudhuri 2024: a whole curve, or a point with
-                               delta > 0. The bound is proven
+    :func:`curve_p_value`      Mahloujifar, Melis and Chaudhuri 2024: for a privacy curve, or a
+                               point with delta > 0. The bound is proven
 
-The number of guesses is fixed in advance; the guessed coins and the guesses may depend on the
-output in any way. Proofs and their assumptions: ``docs/proofs/audit_tests.md``.
+The number of guesses is fixed in advance. The choice of the canaries to guess, and the guesses, may
+depend on the output in any way. Proofs and their assumptions: ``docs/proofs/audit_tests.md``.
 """
 
 from __future__ import annotations
@@ -39,18 +39,19 @@ r"""A bound on the total relative rounding error of three floating-point operati
 def one_run_p_value(
     canaries: int, guesses: int, right: int, *, epsilon: RationalLike, delta: RationalLike
 ) -> float:
-    r"""Upper bound of Steinke et al. on the probability of at least ``right`` right guesses.
+    r"""The bound of Steinke et al. on the probability of at least ``right`` right guesses.
+
+    For m canaries and r guesses (fixed beforehand) of which v are right, the bound is
 
         P(W >= v) + 2 m delta max_{1 <= i <= v} P(v > W >= v - i)/i,
-        W ~ Bin(r, e^epsilon/(1 + e^epsilon)),
+        where W ~ Bin(r, e^epsilon/(1 + e^epsilon)).
 
-    for m canaries and r guesses (fixed beforehand) of which v are right. The bound is computed in
-    ball arithmetic and rounded up. With delta = 0 it is the exact tail of the worst mechanism. With
-    delta > 0 it is too small for v below the mean of W (``docs/errata.md``); for larger v, no
-    mechanism is known that exceeds it.
+    It is computed in ball arithmetic and rounded up. With delta = 0 it is the exact probability for
+    the worst mechanism. With delta > 0 it is too small for v below the mean of W
+    (``docs/errata.md``); for larger v, no mechanism is known that exceeds it.
 
-    Source: Steinke, Nasr and Jagielski 2023, "Privacy auditing with one (1) training run",
-    Theorem 5.2.
+    Source: Steinke, Nasr and Jagielski 2023, "Privacy auditing with one (1) training run", Theorem
+    5.2.
     """
     if right == 0:
         return 1.0
@@ -100,7 +101,7 @@ def _densest(guesses: int, right: int, odds: arb, mass: arb) -> arb:
 
 
 def largest_rejected(rejected: Callable[[float], bool], *, most: float = LARGEST) -> float:
-    r"""The largest rejected parameter in [0, ``most``], by bisection; 0.0 if 0 is not rejected."""
+    r"""The largest rejected parameter in [0, ``most``], or 0.0 if 0 is not rejected."""
     if not rejected(0.0):
         return 0.0
     if rejected(most):
@@ -116,10 +117,11 @@ def largest_rejected(rejected: Callable[[float], bool], *, most: float = LARGEST
 
 
 class LossLine(NamedTuple):
-    r"""The inequality w >= slope R + offset, where R is the probability of an event with the canary
-    and w its probability without the canary.
+    r"""The inequality w >= slope R + offset between the probabilities of one event.
 
-    The floats are rounded so that the line lies below the exact line on all of [0, 1].
+    R is the probability of the event if the canary is included, and w its probability if the canary
+    is not included. Both coefficients are rounded such that the inequality remains true for all R
+    in [0, 1].
     """
 
     slope: float
@@ -127,10 +129,11 @@ class LossLine(NamedTuple):
 
 
 def lines_of(points: Iterable[tuple[RationalLike, RationalLike]]) -> tuple[LossLine, ...]:
-    r"""The lines implied by the points (epsilon, delta) of a curve, sorted by slope.
+    r"""The linear inequalities implied by the points (epsilon, delta) of a privacy curve.
 
-    With R and w as in :class:`LossLine`, R <= e^epsilon w + delta gives two lines:
-    w >= e^-epsilon (R - delta) and, by the complements, w >= 1 - delta - e^epsilon (1 - R).
+    With R and w as in :class:`LossLine`, R <= e^epsilon w + delta gives w >= e^-epsilon (R -
+    delta). The same bound for the complementary event gives w >= 1 - delta - e^epsilon (1 - R). The
+    result is sorted by slope.
     """
     found = []
     for epsilon, delta in points:
@@ -147,17 +150,18 @@ def _line(slope: arb, offset: arb) -> LossLine:
 def curve_refuted(
     canaries: int, guesses: int, right: int, lines: tuple[LossLine, ...], alpha: float
 ) -> bool:
-    r"""Whether P(at least ``right`` right guesses) = ``alpha`` is impossible under the ``lines``.
+    r"""Whether ``lines`` exclude that P(at least ``right`` right guesses) = ``alpha``.
 
     Let m = ``canaries``, r = ``guesses`` and v = ``right``. For a mechanism that satisfies the
-    lines, let p_j = P(j guesses are right). Then for each k <= v and each line
+    linear inequalities ``lines``, let p_j be the probability of exactly j right guesses. Then, for
+    each k <= v and each line with its slope and offset,
 
         w_{k-1} >= slope R_k + offset,
         R_k = sum_{j >= k} j p_j / m,   w_k = sum_{j >= k} (r - j) p_j / m.
 
-    The least total probability sum_j p_j under these inequalities and P(j >= v) = alpha is computed
-    for k from v downwards. If the total exceeds 1, there is no such mechanism. Each step rounds R
-    down and w up, which makes the total smaller.
+    Let T be the least value of sum_j p_j under these inequalities and sum_{j >= v} p_j = alpha. If
+    T > 1, there is no such mechanism. The inequalities are added one by one, for k from v
+    downwards. Each step rounds R down and w up, which makes T smaller.
 
     Source: Mahloujifar, Melis and Chaudhuri 2024, "Auditing f-differential privacy in one run".
     Proof: ``docs/proofs/audit_tests.md``.
@@ -193,7 +197,8 @@ def curve_p_value(
 ) -> float:
     r"""An upper bound on P(at least ``right`` of the ``guesses`` are right), if the ``lines`` hold.
 
-    The bound is found by bisection, to within a factor e^0.001, and is at least ``least``.
+    ``lines`` are inequalities (:func:`lines_of`). The bound is found by bisection, to within a
+    factor e^0.001, and is at least ``least``.
     """
     if not right or not curve_refuted(canaries, guesses, right, lines, 1.0 - _ROUNDING):
         return 1.0

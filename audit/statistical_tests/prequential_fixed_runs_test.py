@@ -1,15 +1,17 @@
-r"""The prequential test: a lower bound on epsilon from a fixed number of runs.
+r"""The prequential test: test a claim and bound epsilon with a number of runs fixed beforehand.
 
 In each run, a fair bit W picks the dataset D_W, and the mechanism M gives the output X ~ M(D_W).
-The runs are divided into blocks; a block after the first one is half as large as all earlier blocks
-together. The guesses of W in a block follow a rule learned only from earlier blocks. If M is
-(epsilon, delta)-DP, a guess is right with probability at most
+For some outputs, the test guesses W; for the others it makes no guess. The runs are divided into
+blocks, and the guesses in a block follow a rule that was learned only from earlier blocks. Each
+block after the first one is half as large as all earlier blocks together. If M is (epsilon,
+delta)-DP, a guess is right with probability at most
 
-    q = (e^epsilon + delta/kappa) / (1 + e^epsilon),      kappa = P(guess).
+    q = (e^epsilon + delta/kappa) / (1 + e^epsilon),
 
-Each block after the first one gives a randomised binomial p-value, and the p-values are combined by
-the inverse normal method. So only the first block is used for training alone, and no run is tested
-with a rule learned from that run. Statement and proof: ``docs/proofs/audit_tests.md``.
+where kappa is the probability that a guess is made. Each block after the first one gives a
+randomised binomial p-value, and the p-values are combined by the inverse normal method. So no run
+is tested with a rule that was learned from it, and all runs are tested except those of the first
+block. Statement and proof: ``docs/proofs/audit_tests.md``.
 """
 
 from __future__ import annotations
@@ -88,13 +90,14 @@ _MOST_BLOCKS: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    r"""The evidence of one pass of learning and testing, with which all claims are tested.
+    r"""The right and wrong guesses of all blocks of runs, from which every claim can be tested.
 
-    ``trials[j]`` contains the integer counts of block j under its rule, and ``uniforms[j, i]``, in
-    (0, 1], the randomisation of the block's p-value for expert i. ``tally`` counts all runs.
-    ``weights`` are the experts' shares of the level; an expert without a share is not tested.
-    ``beside`` contains the trials of further views of the same runs, in the same blocks. The leader
-    may also follow the experts of these views, and then only the leader has a share.
+    ``trials`` contains, for each block, the rule that was learned before it and the counts of its
+    outputs. ``uniforms[j, i]`` in (0, 1] randomises the p-value of block j for expert i. ``tally``
+    contains the counts of all runs. ``weights`` are the experts' shares of the level; an expert
+    without a share is not tested. For a leader, ``beside`` contains the trials of other features on
+    the same blocks. The leader may copy their experts as well, and only the leader then has a
+    share.
     """
 
     trials: tuple[Trial, ...]
@@ -109,11 +112,11 @@ class Evidence:
     def p_values(
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
     ) -> dict[str, float]:
-        r"""A valid p-value of "(epsilon, delta)-DP" for each expert, by name, before weighting.
+        r"""The p-value of (epsilon, delta)-DP for each expert, by name, before weighting.
 
-        If delta > 0, ``spend`` is the total error probability of all experts' bounds on kappa, the
-        probability of a guess. Each p-value includes its expert's share of ``spend``, so it is
-        never below that share.
+        If delta > 0, a p-value uses a confidence bound on the probability that the expert guesses.
+        ``spend`` is the total error probability of these bounds over all experts. Each p-value
+        includes its expert's share of ``spend``, so it is never below that share.
         """
         upper, rate = read_claim(epsilon, delta)
         cost = round_up(rational_in("spend", spend, "(0, 1)")) if rate > 0.0 else 0.0
@@ -129,20 +132,24 @@ class Evidence:
     def p_value(
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
     ) -> float:
-        r"""A p-value: P(p <= a) <= a for all a in [0, 1] if M is (epsilon, delta)-DP."""
+        r"""A p-value p for the claim that the mechanism is (epsilon, delta)-DP.
+
+        If the claim holds, P(p <= a) <= a for all a in [0, 1].
+        """
         return min(1.0, *self._weighted(epsilon, delta, spend).values())
 
     def epsilon_lower(
         self, alpha: RationalLike = "0.05", delta: RationalLike = 0, *, known: float = 0.0
     ) -> float:
-        r"""A lower confidence bound: P(epsilon_lower > epsilon) <= alpha for every epsilon at which
-        the mechanism is (epsilon, delta)-DP.
+        r"""A lower confidence bound on epsilon at ``delta``.
 
-        The bound is the last point of :data:`GRID` before the first point that is not rejected, or
-        0.0 if there is none. The bound may be compared with any claim, even one chosen afterwards,
-        because the scan errs only if the test of a single grid point errs: the first one at or
-        above the true epsilon. ``known`` is another lower bound, at which the scan starts. If
-        ``known`` is valid, the returned bound is wrong with probability at most alpha.
+        If the mechanism is (epsilon, delta)-DP, the bound exceeds epsilon with probability at most
+        ``alpha``. All points of :data:`GRID` are tested from below. The bound is the point just
+        below the first point that is not rejected, or 0.0 if not even the lowest point is rejected.
+        The bound may be compared with any claim, even one chosen afterwards, because it is wrong
+        only if one particular test errs: that of the first grid point at or above the true epsilon.
+        ``known`` is another lower bound, at which the scan starts. If ``known`` is valid, the
+        returned bound is wrong with probability at most alpha.
         """
         level = round_down(rational_in("alpha", alpha, "(0, 1)"))
         rate = read_claim(0, delta)[1]
@@ -181,10 +188,10 @@ class Evidence:
     def followed(
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
     ) -> tuple[int, Witness | None]:
-        r"""The witness of the expert with the smallest weighted p-value, and the index of its view.
+        r"""The event of the expert with the smallest weighted p-value, and the index of its view.
 
-        The witness is that of the last block in which the expert has one; None if there is none.
-        View 0 is that of ``trials``; the views of ``beside`` follow.
+        The event is counted in the last block in which this expert guesses; it is None if there is
+        no such block. Index 0 stands for ``trials``, and 1, 2, ... for the entries of ``beside``.
         """
         (upper, rate), found = read_claim(epsilon, delta), self._weighted(epsilon, delta, spend)
         best = EXPERTS.index(min(found, key=lambda name: found[name]))
@@ -251,11 +258,11 @@ def _join_blocks(
 
 
 def gather(outputs: object, worlds: object, *, seed: int, isotonic: bool = False) -> Evidence:
-    r"""Learn and test in one pass over the runs.
+    r"""Learn to guess the dataset, and count right and wrong guesses, in one pass over the runs.
 
     ``outputs`` and ``worlds`` (the dataset of each run, True for B) are in run order. ``worlds``
     must be independent fair bits (:func:`audit.outputs.output_parser.draw_worlds`), and the runs
-    independent. ``seed`` determines the randomisation that makes binomial p-values exact.
+    must be independent. ``seed`` determines the randomisation that makes binomial p-values exact.
     ``isotonic`` is passed to :func:`audit.statistical_tests.choose_event.learn_rule`.
     """
     reading = read(outputs)
@@ -275,7 +282,7 @@ def gather(outputs: object, worlds: object, *, seed: int, isotonic: bool = False
 
 
 def block_ends(runs: int) -> list[int]:
-    r"""The numbers of runs at which the blocks end, in order; the first block is not tested."""
+    r"""The numbers of runs after which the blocks end; the first block is not tested."""
     ends = [runs]
     while ends[-1] / _BLOCK_GROWTH >= _FIRST_BLOCK:
         ends.append(int(ends[-1] / _BLOCK_GROWTH))
@@ -327,7 +334,7 @@ def _tail(score: Floats) -> Floats:
 
 
 def read_claim(epsilon: RationalLike, delta: RationalLike) -> tuple[float, float]:
-    r"""Parse a claim as floats, both rounded up: refuting this weaker claim refutes the exact one.
+    r"""Parse epsilon and delta, rounded up: refuting the rounded claim also refutes the exact one.
 
     >>> read_claim("1/3", 0)[0] >= Fraction(1, 3)
     True
@@ -347,27 +354,27 @@ def resolution(
 ) -> float:
     r"""The least probability at which 95 of 100 audits detect an output that reveals its dataset.
 
-    An output that occurs with this probability eta on one dataset, and never on the other, makes 95
-    of 100 audits refute the claim. With N = runs, eta is the least value for which each of these
-    probabilities is at least 0.975:
+    Such an output occurs with probability eta on one dataset, and never on the other. The result is
+    a conservative estimate of the least eta, checked by simulation. It is not a theorem, because
+    the other outputs also matter. With N = runs, eta is the least value for which both of these
+    probabilities are at least 0.975:
 
     - P(Bin(4N/9, eta/2) >= L): the expert "best cut 0.003" learns the output before the last two
       blocks;
     - P(Bin(5N/9, eta/2) >= K): the last two blocks contain K right guesses, which suffice even if
       the other blocks are uninformative.
 
-    L and K are the least integers with
+    Here L and K are the least integers with
 
         .003^(1/L) > q,      sqrt(5/9) Phi^-1(1 - q^K) >= Phi^-1(1 - w alpha),
 
-    where q is the claim's bound on right guesses and w the expert's share of the level. ``crowd``
-    is the least count for which a number has its own cell, and ``rare(count)`` the fraction of runs
-    with labels that occurred fewer times (:class:`audit.statistical_tests.event.Tally`). A
-    revealing event of many labels may contain all labels that are too rare to be learned, so their
-    fraction is added. The other outputs also matter, so the result is a conservative estimate,
-    checked by simulation, and not a theorem. The result is 1.0 if only an output that always occurs
-    on one dataset would be detected. The result is ``inf`` if no output would be detected, or if
-    the labels are too rare.
+    where q is the claim's bound on the probability that a guess is right, and w is the expert's
+    share of the level. L is at least ``crowd``, the count for which a number has its own cell.
+    ``rare(count)`` is the fraction of runs whose output is a label that occurred fewer than
+    ``count`` times (:class:`audit.statistical_tests.event.Tally`). A revealing event may consist of
+    labels that are too rare to be learned, so their fraction is added. The result is 1.0 if only an
+    output that always occurs on one dataset would be detected, and ``inf`` if no output would be
+    detected or the labels are too rare.
     """
     level = float(rational_in("alpha", alpha, "(0, 1)"))
     count = integer("runs", runs, at_least=0)

@@ -1,15 +1,14 @@
-r"""The verdict of the sample layer: the outcome of each test, and what the test could measure.
+r"""The verdict of a statistical audit: the outcome of each test, and whether it measured anything.
 
-An event can be learned from numbers, which have an order, and from outputs that are repeated. If
-all outputs are equal, or all are distinct and unordered, no rule can distinguish the datasets: the
-test has no power, and passing it means nothing.
+A *view* is one feature, evaluated on the runs of one pair of datasets. A test can only distinguish
+the datasets if its values are numbers, which have an order, or are repeated. If all values are
+equal, or all are distinct and unordered, the test has no power, and passing it means nothing.
 
-Verdicts, exit codes and assertions use the following rule, where a view is one feature of the runs
-of one pair. A view misses a run if the output occurred only once and has no order, or if the
-feature could not read the output. A view measures nothing if it misses more than half of its runs,
-or if there are too few runs to refute the claim even if each of them reveals its dataset. An audit
-that does not refute has measured something only if some view of each pair has measured something
-(:func:`unmeasured_pairs`).
+Therefore verdicts, exit codes and assertions follow these rules. A view misses a run if its value
+occurred only once and has no order, or if the feature could not read the output. A view measures
+nothing if it misses more than half of its runs, or if there are too few runs to refute the claim
+even if each run reveals its dataset. If the claim is not refuted, and for some pair no view
+measured anything, the verdict is "nothing_measured" (:func:`unmeasured_pairs`).
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ _RARE: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    r"""How much a view could measure (a view is one feature of the runs of one pair).
+    r"""How many runs one view could measure (a view is one feature on the runs of one pair).
 
     - ``runs``: the number of runs;
-    - ``looked_at``: the number of runs that could inform the choice of an event
+    - ``looked_at``: the number of runs that could help to choose an event
       (:class:`audit.statistical_tests.event.Tally`);
     - ``once``: the number of runs whose output occurred only once and has no order;
     - ``unread``: the number of other runs whose output the feature could not read;
     - ``constant``: whether all outputs are equal;
-    - ``measured``: whether anything was measured;
+    - ``measured``: whether the view measured anything (see the module docstring);
     - ``learned``: whether the feature is a learned score.
     """
 
@@ -72,11 +71,12 @@ class Coverage:
         learned: bool = False,
         allow_constant: bool = False,
     ) -> Coverage:
-        r"""The coverage of all runs of a view, tested against each of ``points`` at ``level``.
+        r"""The coverage of one view (a feature on the runs of one pair), from the counts of its
+        outputs.
 
-        ``measured`` is true if at least half of all runs could be measured, and the ``looked_at``
-        runs are enough to refute a point when each of them reveals its dataset. With
-        ``allow_constant``, all runs count as looked at if the output is constant.
+        ``measured`` is true if the view misses at most half of its runs, and the ``looked_at`` runs
+        are enough to refute one of ``points`` at ``level`` if each of them reveals its dataset.
+        With ``allow_constant``, all runs count as looked at if the output is constant.
         """
         found = cls(
             runs=tally.runs,
@@ -99,7 +99,7 @@ class Coverage:
 
     @property
     def partial(self) -> bool:
-        r"""Whether the view tests a part of each output: a score, a column or the structure."""
+        r"""Whether the feature is a score, a column or the structure, and not the whole output."""
         return self.learned or (self.feature or "").startswith(("column:", "structure"))
 
     @property
@@ -112,7 +112,7 @@ class Coverage:
 
     @property
     def in_part(self) -> bool:
-        r"""Whether the view measured something, but missed more than 1% of its outputs."""
+        r"""Whether the view measured something, but missed more than 1% of its runs."""
         return self.measured and self.missed * _RARE > self.runs
 
     @property
@@ -159,7 +159,7 @@ def _unread(tally: Tally, feature: str | None) -> int:
 
 
 def unmeasured_pairs(coverage: Sequence[Coverage]) -> list[Coverage]:
-    r"""The coverage of the first view of each pair for which no view measured anything."""
+    r"""For each pair on which no feature measured anything, the coverage of its first feature."""
     known = {each.pair for each in coverage if each.measured}
     first: dict[int, Coverage] = {}
     for each in coverage:
@@ -169,10 +169,11 @@ def unmeasured_pairs(coverage: Sequence[Coverage]) -> list[Coverage]:
 
 
 def unmeasured(coverage: Sequence[Coverage], *, several: bool) -> list[str]:
-    r"""One sentence for each view that measured nothing, or missed more than 1% of its outputs.
+    r"""Sentences for the report about features that measured nothing, or missed over 1% of runs.
 
-    If a view of a score, a column or the structure measured something on a pair, then only views of
-    these kinds are mentioned for this pair, and only if they missed outputs.
+    On a pair where a feature that reads only a part of each output (:attr:`Coverage.partial`)
+    measured something, only such features are mentioned, if they measured something and missed over
+    1% of runs.
     """
     found = []
     parts = {each.pair for each in coverage if each.partial and each.measured}
@@ -191,12 +192,12 @@ def unmeasured(coverage: Sequence[Coverage], *, several: bool) -> list[str]:
 
 
 def unresolved(coverage: Sequence[Coverage], warnings: Sequence[str] = ()) -> str | None:
-    r"""Explain why no resolution is reported although some views measured something.
+    r"""Explain why the report has no resolution, although some features measured something.
 
-    Returns None if no view measured anything. A resolution is the least probability at which the
-    audit would detect an output that occurs under only one dataset. Such an output can be missed if
-    a part of the outputs was not read, if only learned scores or columns were tested, or if outputs
-    are rarely repeated.
+    The resolution is the least probability at which the audit would detect an output that occurs
+    under only one dataset. There is none if parts of the outputs were not read, if learned scores
+    or columns were tested, or if outputs are rarely repeated, because such an output can then be
+    missed. Returns None if no feature measured anything.
     """
     measured = [each for each in coverage if each.measured]
     if measured and any(UNREAD in warning for warning in warnings):
@@ -215,7 +216,7 @@ def unresolved(coverage: Sequence[Coverage], warnings: Sequence[str] = ()) -> st
 
 
 def unseen(coverage: Sequence[Coverage]) -> str:
-    r"""Describe, in brackets, the outputs that a resolution does not cover; "" if it covers all."""
+    r"""Describe the outputs that the resolution (:func:`resolution_of`) does not cover, if any."""
     views = [each for each in coverage if not each.learned]
     kept = [each for each in views if each.measured]
     missing = len(views) - len(kept)
@@ -272,7 +273,7 @@ class Outcome(Facts):
 
 
 class Watched:
-    r"""Sequential evidence: ``path[t-1]`` is the logarithm of the wealth after t runs."""
+    r"""A sequential test, where ``path[t-1]`` is the logarithm of the wealth after t runs."""
 
     __slots__ = ()
 
@@ -293,8 +294,9 @@ class Watched:
 
     @property
     def e_value(self) -> float:
-        r"""The largest wealth so far. If the claim holds, the probability that this ever reaches
-        1/alpha is at most alpha.
+        r"""The largest wealth so far.
+
+        If the claim holds, it ever reaches 1/alpha with probability at most alpha.
         """
         return math.exp(min(self.log_e, LARGEST_EXPONENT))
 
@@ -306,13 +308,12 @@ class Watched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weighed:
-    r"""The combined evidence of the runs about a claim.
+    r"""The result of all tests of a claim: the verdict, all outcomes, and the one to report.
 
-    ``outcomes`` contains the outcome of every test, by view and then by claimed point. ``row`` is
-    the index of the reported outcome, which has the strongest evidence against the claim
-    (:func:`reported_row`); ``witness`` and ``epsilon_lower`` belong to that outcome. ``resolution``
-    is that of :func:`resolution_of`, over the views that measured anything according to
-    ``coverage``.
+    ``outcomes`` is ordered by view (a feature on the runs of one pair), and then by claimed point.
+    ``row`` is the index of the reported outcome (:func:`reported_row`), to which ``witness`` and
+    ``epsilon_lower`` belong. ``coverage`` states how much each view measured, and ``resolution`` is
+    the result of :func:`resolution_of`.
     """
 
     verdict: VerdictWord
@@ -328,12 +329,12 @@ class Weighed:
 
 
 def reported_row(outcomes: Sequence[Outcome], surest: int) -> int:
-    r"""The index of the outcome to report.
+    r"""The index of the outcome that the report states.
 
-    ``surest`` is the index of the outcome with the strongest evidence. The candidates have the same
-    claimed point and the same verdict as this outcome. If they are refuted, tests of values precede
-    tests of the representation of floats, and tests of time come last. Of the remaining candidates,
-    the one with the largest bound is reported. All bounds hold together
+    ``surest`` is the index of the outcome with the strongest evidence. Candidates are the outcomes
+    with the same claimed point and verdict. If that verdict is "refuted", tests of values are
+    preferred to tests of the floating-point representation, and tests of time come last. Of the
+    remaining candidates, the one with the largest bound is reported. All bounds hold together
     (``docs/proofs/audit_tests.md``).
     """
     causes = [*CAUSES]
@@ -348,10 +349,10 @@ def reported_row(outcomes: Sequence[Outcome], surest: int) -> int:
 
 
 def verdict_of(coverage: Sequence[Coverage], *, refuted: bool) -> VerdictWord:
-    r"""The verdict of the sample layer.
+    r"""The verdict of a statistical audit: "refuted", "not_refuted" or "nothing_measured".
 
-    The verdict is "nothing_measured" if the claim is not refuted, and for some pair no view
-    measured anything.
+    The verdict is "nothing_measured" if the claim is not refuted, and for some pair of datasets no
+    feature measured anything.
     """
     if refuted:
         return "refuted"
@@ -364,11 +365,13 @@ def resolution_of(
     points: Sequence[Claim],
     shares: Sequence[Fraction],
 ) -> float:
-    r"""The worst resolution of the views that measured anything and are not learned scores.
+    r"""The largest resolution of a view (a feature on the runs of one pair of datasets).
 
-    The resolution of a view is that at its best point. The result is infinite if there is no such
-    view. ``shares`` contains the level of one test of each view. Outputs that the feature did not
-    read may reveal the dataset, so the resolution is at least their fraction.
+    The resolution of a view is the least probability at which 95 of 100 audits would detect a
+    revealing output (:func:`resolution`), at the best claimed point. It is at least the fraction of
+    outputs that the feature did not read. Views that measured nothing or are
+    :attr:`Coverage.partial` are ignored; if no view is left, the result is infinite. ``shares``
+    contains the level of one test of each view.
     """
     found = [
         max(
@@ -385,16 +388,16 @@ def resolution_of(
 
 
 def capped(epsilon_lower: float, claim: Claim, *, refuted: bool) -> float:
-    r"""Limit a lower bound to the claimed epsilon, unless the claim is refuted.
+    r"""Limit a lower bound on epsilon to the claimed epsilon, unless the claim is refuted.
 
-    A claim between two rejected grid points may barely pass its own test. The smaller bound is also
-    valid, and does not contradict the verdict.
+    A claimed epsilon between two rejected grid points may pass its own test, and then the bound
+    exceeds it. The limited bound is also valid, and does not contradict the verdict.
     """
     return epsilon_lower if refuted else min(epsilon_lower, round_down(claim.exact[0]))
 
 
 def versions() -> dict[str, str]:
-    r"""The versions of this toolkit, Python and numpy."""
+    r"""The versions of dpcore, Python and numpy."""
     try:
         own = version("dpcore")
     except PackageNotFoundError:  # the source tree is not installed

@@ -1,6 +1,6 @@
-r"""The bound epsilon_lower as a function of the number of runs, for a plot.
+r"""The lower bound on epsilon as a function of the number of runs, for a plot.
 
-The data are computed after the audit and do not affect the verdict.
+It is computed after the audit and does not affect the verdict.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _FIRST_POINT: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    r"""Lower bounds on epsilon, at the claim's delta, from the first runs of an audit.
+    r"""Lower bounds on epsilon, at the claim's delta, from increasing numbers of runs of an audit.
 
-    ``points`` contains pairs (runs, epsilon_lower) for increasing numbers of runs. If ``holds`` is
-    "each", every single bound has confidence 1 - alpha, but the bounds need not hold together; if
-    it is "together", all bounds hold together with that confidence.
+    ``points`` contains pairs (runs, epsilon_lower). If ``holds`` is "together", all bounds hold
+    simultaneously with probability at least 1 - alpha. If ``holds`` is "each", this probability
+    applies to each single bound, and the bounds need not hold simultaneously.
     """
 
     claim: Claim = fact("the point that was tested")
@@ -60,13 +60,14 @@ def trace(
     test: tuple[int, str | None] | None = None,
     point: Claim | None = None,
 ) -> Trace:
-    r"""Compute the bounds of one test after each of about 16 numbers of runs of its pair.
+    r"""Compute the lower bounds of one test after each of about 16 numbers of runs of its pair.
 
-    ``test`` is the (pair, feature) of a view or a leader, by default that of the first of
-    ``views``, and ``point`` a point of the claim, by default the first one. ``watched`` means that
-    the audit is sequential; then the bounds hold together. Otherwise each bound is that of an audit
-    with this number of runs, and holds separately: the largest bound, chosen afterwards, does not
-    have this confidence. The last bound uses all runs.
+    ``test`` is the (pair, feature) of a view or leader
+    (:mod:`audit.statistical_tests.multiple_testing`), by default that of the first of ``views``.
+    ``point`` is a claimed point, by default the first one. If ``watched``, the audit is sequential,
+    and all bounds hold together. Otherwise each bound is that of an audit with this number of runs
+    and holds by itself, so that the largest bound, chosen afterwards, does not have this
+    confidence. The last bound uses all runs.
     """
     pair, name = test or (views[0].pair, views[0].feature)
     at, level = point or claim.points[0], rational("alpha", alpha)

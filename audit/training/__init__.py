@@ -1,1 +1,1 @@
-r"""Audits of model training: of one training run by its canaries, or of one training step."""
+r"""Audits of model training: of a whole run by its canaries, or of a single training step."""

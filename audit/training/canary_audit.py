@@ -1,14 +1,17 @@
-r"""Audit one training run with canaries: how well their scores predict which were included.
+r"""Audit one training run with canaries: how well do their scores predict which were included?
 
-Each of m canaries is included in the training data with probability 1/2. The training runs once,
-and each canary gets a score. By default half of r guesses state that the canaries with the highest
-scores were included, and the other half that the canaries with the lowest scores were excluded. The
-number of right guesses is compared with the bound under the claim
-(``audit.statistical_tests.one_run_canaries``). By default up to three numbers r share the level. A
-small number, with half of the level, is for few informative scores; a quarter of the canaries and
-all of them are for many informative scores. These numbers depend only on the number of canaries,
-the claim and the level. Scores are read from the columns ``score`` and
-``included`` of a CSV file, or from arrays with these names in an ``.npz`` file of numpy.
+A canary is a training record that is made for the audit. Each of m canaries is included in the
+training data with probability 1/2. The training runs once, and each canary gets a score. Then r
+guesses are made: by default, half of them state that the canaries with the highest scores were
+included, and the other half that those with the lowest scores were excluded. The number of right
+guesses is compared with the bound under the claim
+(:mod:`audit.statistical_tests.one_run_canaries`).
+
+By default, up to three values of r share the significance level. They depend only on the number of
+canaries, the claim and the level. A small r, with half of the level, is best if few scores are
+informative; a quarter of the canaries and all of them are best if many are. Scores are read from
+the columns ``score`` and ``included`` of a CSV file, or from arrays with these names in an ``.npz``
+file of numpy.
 """
 
 from __future__ import annotations
@@ -83,7 +86,7 @@ _GUESSED: Final = {
 
 
 class Cell(NamedTuple):
-    r"""The numbers of included and excluded canaries with scores from ``low`` to ``high``."""
+    r"""The numbers of included and excluded canaries with scores in [``low``, ``high``]."""
 
     low: float
     high: float
@@ -98,7 +101,7 @@ def _claim(claim: Claim | CurveClaim | Guarantee) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryReport(Result):
-    r"""The report of an audit with canaries: the verdict on a claim and the bound on epsilon."""
+    r"""The report of an audit with canaries: a verdict, and a lower bound on epsilon."""
 
     SCHEMA: ClassVar[str] = "dpcore-canaries/1"
 
@@ -162,7 +165,7 @@ class CanaryReport(Result):
 
     @property
     def exit_code(self) -> int:
-        r"""The exit code: 0 not refuted, 1 refuted, 4 nothing measured."""
+        r"""The exit code: 0 claim not refuted, 1 refuted, 4 nothing measured."""
         return VERDICTS[self.verdict].exit_code
 
     @computed("the theorem behind the verdict", before="assumptions")
@@ -277,21 +280,21 @@ def canaries(  # noqa: PLR0913 - each is an option of the command
     r"""Audit one training run: a lower bound on epsilon from the scores of its canaries.
 
     ``scores`` contains a finite number for each canary, which is larger if the canary seems more
-    likely to be a member of the training data. ``included`` is 1 for members and 0 otherwise. Each
-    canary must be included by an independent fair coin, tossed before the training. A canary that
-    is not included must be left out (``relation`` "add-remove"), or replaced by something that does
-    not depend on the coins ("replace").
+    likely to be in the training data. ``included`` is 1 for canaries in the training data and 0
+    otherwise. Each canary must be included by an independent fair coin, tossed before the training.
+    A canary that is not included must be left out (``relation`` "add-remove"), or replaced by
+    something that does not depend on the coins ("replace").
 
     ``claim`` is text such as "epsilon=8,delta=1e-5" or "gdp=1", a claim, or a guarantee of
-    ``accounting`` such as the composed curve of a training run. ``guesses`` is the number of
+    ``accounting`` such as the privacy curve of a training run. ``guesses`` is the number of
     canaries to guess. If ``guess`` is "both", half of them are guessed as included and half as
     excluded; otherwise all are guessed as "included" or as "excluded". Choose both arguments before
     you see scores and coins together. By default three numbers of guesses share the level: a
     sixteenth of the canaries (or more, if the claim requires it), a quarter, and all. ``seed``
     determines the order of equal scores. ``trace`` adds the results of other numbers of guesses,
-    for a figure.
+    for a plot.
 
-    The verdict refutes a true claim with probability at most 1 - ``confidence``, and the bound
+    A true claim is refuted with probability at most 1 - ``confidence``, and the bound
     ``epsilon_lower`` is wrong with probability at most 1 - ``confidence``.
 
     >>> rng = np.random.default_rng(7)
@@ -412,11 +415,11 @@ def _right(truth: NDArray[np.bool_], guesses: int, guess: Guessed) -> int:
 
 
 def planned_guesses(total: int, all_right: Callable[[int], bool]) -> tuple[int, ...]:
-    r"""The numbers of guesses for ``total`` canaries: up to three, in increasing order.
+    r"""How many of ``total`` canaries to guess: up to three numbers, in increasing order.
 
-    The first number is 1.5 times the least number that refutes if all guesses are right, but at
-    least 32 and at least a sixteenth of the canaries. The others are a quarter of the canaries and
-    all canaries.
+    The first number is 1.5 times the least number that refutes the claim if all guesses are right,
+    but at least 32 and at least a sixteenth of the canaries. The others are a quarter of the
+    canaries and all canaries.
     """
     usual = max(total // _SHARE, min(_FEWEST, total))
     least = next((r for r in _doubling(2, total) if all_right(r)), None)
@@ -576,8 +579,9 @@ _MOST: Final = 1 << 30
 def read_scores(path: str) -> tuple[list[Any], list[Any]]:
     r"""Read the scores and inclusions of a CSV or .npz file; "-" is standard input, as CSV.
 
-    Other columns and arrays are ignored. Raises :class:`InvalidParameter` if the file is invalid,
-    and names the line for a CSV file. The values of arrays are checked in :func:`canaries`.
+    Other columns and arrays are ignored. Raises :class:`InvalidParameter` if the file is invalid;
+    for a CSV file, the message names the line. The values of arrays are checked in
+    :func:`canaries`.
     """
     if path.endswith(_ARRAYS):
         return _read_arrays(path)

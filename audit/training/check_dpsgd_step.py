@@ -1,4 +1,4 @@
-r"""Audit a training step: sampling, clipping, noise and normaliser of DP-SGD.
+r"""Audit a training step of DP-SGD: does it sample, clip, add noise and divide as stated?
 
 A step is an object with two methods, or a class of such objects that needs no arguments:
 
@@ -7,7 +7,7 @@ A step is an object with two methods, or a class of such objects that needs no a
                              shape (batch, dimension), which may contain inf and nan
 
 ``rng`` is a numpy Generator. A step with its own source of randomness must seed this source from
-``rng``, because clipping and normaliser are measured with two updates that have the same noise.
+``rng``, because clipping and division are measured with two updates that have the same noise.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def dpsgd(  # noqa: PLR0913 - each is an option of the command
     (:class:`audit.training.step_report.Stated`). The audit draws ``batches`` batches, uses
     gradients of ``dimension`` coordinates, and compares about ``draws`` coordinates of noise with
     the Gaussian law. If the step is as stated, the probability that any statistical check fails is
-    at most ``alpha``; faults are deterministic counterexamples.
+    at most ``alpha``. The other checks are deterministic, and a fault is a counterexample.
 
     >>> class Step:
     ...     def sample(self, rng):
@@ -452,7 +452,7 @@ def _most_extreme(sums: Sequence[float] | Floats, freedom: int) -> tuple[int, fl
 def batch_checks(
     batches: Sequence[Integers], stated: Stated, level: Fraction, rng: np.random.Generator
 ) -> Iterator[Check]:
-    r"""Run the checks of sampling, each at ``level``; ``rng`` is the generator of simulations."""
+    r"""Check the sampling of batches, each check at ``level``; ``rng`` is for simulations."""
     twice = sum(len(np.unique(batch)) < len(batch) for batch in batches)
     statement = f"{twice:,} of {len(batches):,} batches contain a record more than once"
     yield _check("no repeats", statement, fault=twice > 0)

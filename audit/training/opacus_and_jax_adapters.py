@@ -2,7 +2,7 @@ r"""The training steps of Opacus and JAX Privacy, as a ``TrainingStep`` of ``che
 
 The Opacus step trains a linear model, made private by ``PrivacyEngine`` with default settings. In
 both steps the gradient of a record is the record itself, so the audit chooses a gradient by passing
-it as a record. The steps need their libraries (extras ``opacus`` and ``bench``).
+it as a record. Each step needs its library (extra ``opacus`` or ``bench``).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _SEEDS = 1 << 31
 class OpacusStep:
     r"""A training step of the Opacus ``PrivacyEngine``, with the stated parameters.
 
-    A user of Opacus states a batch size, and the engine samples at the rate 1/(number of batches).
-    ``rate`` must equal this rate for batches of size ceil(rate x records). If the sampling is
-    "fixed", batches come from the data loader with ``poisson_sampling=False``.
+    A user of Opacus states a batch size, and the engine samples each record with probability
+    1/(number of batches). ``rate`` must equal this probability for batches of size ceil(rate x
+    records). If ``sampling`` is "fixed", the data loader has ``poisson_sampling=False``.
 
     Raises :class:`InvalidParameter` if ``rate`` differs, or if Opacus is not installed (the message
     names the extra).
@@ -83,7 +83,6 @@ class OpacusStep:
         return np.asarray(batch)
 
     def update(self, gradients: Any, rng: np.random.Generator) -> Any:
-        r"""Return the noisy gradient that the optimizer uses after one batch."""
         dimension = gradients.shape[1]
         if self.weights.in_features != dimension:
             self._train(dimension)
@@ -98,7 +97,7 @@ class OpacusStep:
 
 
 class JaxPrivacyStep:
-    r"""A training step made of JAX Privacy's sampler, clipping and noise, as stated.
+    r"""A training step that uses the sampler, clipping and noise of JAX Privacy as stated.
 
     Raises :class:`InvalidParameter` if JAX Privacy is not installed (the message names the extra).
     """

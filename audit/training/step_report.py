@@ -39,9 +39,10 @@ class Stated:
     r"""The stated DP-SGD parameters of a training step, as exact numbers.
 
     If ``sampling`` is "poisson", a batch contains each of ``records`` records independently with
-    probability ``rate``; if "fixed", a batch contains exactly rate x records records. An update is
-    the sum of the gradients, each clipped to l2 norm ``clip``, plus Gaussian noise with standard
-    deviation noise_multiplier x clip in each coordinate, divided by rate x records.
+    probability ``rate``. If it is "fixed", a batch contains exactly B = rate x records records. The
+    gradient of each record is clipped to l2 norm ``clip``. An update is the sum of the clipped
+    gradients plus Gaussian noise, divided by B. The noise has standard deviation noise_multiplier x
+    clip in each coordinate.
     """
 
     records: Whole = Whole(at_least=2, at_most=10**9)
@@ -64,13 +65,13 @@ class Stated:
 
     @property
     def expected(self) -> Fraction:
-        r"""The expected size of a batch, by which the sum is divided."""
+        r"""The expected number of records in a batch, by which the sum of gradients is divided."""
         return self.rate * self.records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    r"""One check: its name, verdict, statement and p-value."""
+    r"""The result of one check of a training step."""
 
     name: str
     verdict: CheckVerdict
@@ -114,10 +115,10 @@ class StepReport(Result):
         before="alpha",
     )  # fmt: skip
     def verdict(self) -> StepVerdict:
-        r"""The verdict on all checks.
+        r"""The verdict on all checks together.
 
-        The verdict is "refuted" if a check failed, otherwise "nothing_measured" if a check could
-        not be made, otherwise "not_refuted".
+        It is "refuted" if a check failed. Otherwise it is "nothing_measured" if a check could not
+        be made, and "not_refuted" if all could.
         """
         found = {check.verdict for check in self.checks}
         if found & {"refuted", "fault"}:
@@ -126,7 +127,7 @@ class StepReport(Result):
 
     @property
     def exit_code(self) -> int:
-        r"""The exit code: 0 not refuted, 1 refuted or a fault, 4 a check could not be made."""
+        r"""The exit code: 0 not refuted, 1 a check failed, 4 a check could not be made."""
         return VERDICTS[self.verdict].exit_code
 
     def cases(self) -> Iterator[Case]:
