@@ -44,7 +44,9 @@ def plan_lines(plan: Plan) -> list[str]:
 
 def simulation_lines(result: Simulation) -> list[str]:
     r"""The plan in short form, the simulated errors, and the guarantee after the dropouts."""
-    plan, kept = result.plan, _whole(result.plan, result.kept, result.present)
+    plan, kept = result.plan, _whole(result.plan, result.kept, result.honest)
+    stayed = f"{result.present} users stayed"
+    stayed += f", {result.honest} of them honest" if result.honest < result.present else ""
     error = f"mean |error| {result.mean_absolute_error:.4g}, root mean square "
     error += f"{result.root_mean_square_error:.4g}, of a sum of {result.present} values in [0, 1]"
     planned = _whole(plan, plan.guarantee, plan.honest)
@@ -55,8 +57,8 @@ def simulation_lines(result: Simulation) -> list[str]:
         ("noise", f"standard deviation at most {up(result.noise_deviation)}, from the exact law"),
         ("bits", f"{plan.protocol.bits_per_user} per user"),
         ("planned", f"{planned} ({plan.honest} honest users)"),
-        ("remaining", f"{kept} ({result.present} users stayed)"),
-        *_assumed(plan, result.kept, result.present),
+        ("remaining", f"{kept} ({stayed})"),
+        *_assumed(plan, result.kept, result.honest),
     ]
     return _lines(plan, facts)
 
@@ -97,7 +99,7 @@ def simulation_json(result: Simulation) -> dict[str, Any]:
         "noise_deviation_upper": result.noise_deviation,
         "bits_per_user": plan.protocol.bits_per_user,
         "planned": _curve_json(plan, plan.guarantee, plan.honest),
-        "kept": _curve_json(plan, result.kept, result.present),
+        "kept": _curve_json(plan, result.kept, result.honest),
     }
 
 

@@ -46,7 +46,7 @@ class Simulation:
     r"""The results of ``runs`` runs of a plan, with ``dropouts`` dropouts in each.
 
     Errors are those of the estimated sum of values in [0, 1], over all coordinates, measured in
-    these runs. ``kept`` is the guarantee derived from the noise of the users who stayed.
+    these runs. ``kept`` is the guarantee derived from the noise of the ``honest`` users who stayed.
     ``noise_deviation`` is the standard deviation of the noise law in the units of the values,
     rounded up. Randomised rounding of the values adds an error whose standard deviation is at most
     sqrt(users)/(2 precision).
@@ -65,6 +65,11 @@ class Simulation:
     def present(self) -> int:
         r"""The number of users who did not drop out."""
         return self.plan.protocol.users - self.dropouts
+
+    @property
+    def honest(self) -> int:
+        r"""The number of users who stayed and whose noise counts: at most those of the plan."""
+        return min(self.plan.honest, self.present)
 
 
 def simulate(
@@ -111,7 +116,7 @@ def simulate(
         mean_absolute_error=float(np.abs(error).mean()),
         root_mean_square_error=float(np.sqrt((error**2).mean())),
         noise_deviation=deviation(plan.protocol, users - gone),
-        kept=protocol_guarantee(plan.protocol, users - gone),
+        kept=protocol_guarantee(plan.protocol, min(plan.honest, users - gone)),
     )
 
 

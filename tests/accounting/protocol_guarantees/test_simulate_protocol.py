@@ -185,6 +185,12 @@ def test_the_remaining_guarantee_is_that_of_the_remaining_users(instance: Instan
         assert kept.lower > planned.upper
 
 
+def test_the_remaining_guarantee_counts_no_user_beyond_the_honest_ones() -> None:
+    plan = choose(instance="pure", users=USERS, epsilon=1, honest_fraction="1/2")
+    assert (result := played(plan, runs=1)).kept == plan.guarantee
+    assert (result.honest, result.present) == (plan.honest, USERS - GONE)
+
+
 def test_progress_is_reported() -> None:
     told: list[int] = []
     played(plan_of("pure"), runs=3, progress=told.append)
