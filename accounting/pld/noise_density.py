@@ -154,13 +154,13 @@ class Density(ABC):
 
     @abstractmethod
     def slope(self, x: Floats) -> Floats:
-        r"""An upper bound on \|t'(x)\|, more than 1 + 2^-40 times its value."""
+        r"""An upper bound on |t'(x)|, more than 1 + 2^-40 times its value."""
 
     @abstractmethod
     def step(self, j: int, x: Floats) -> Floats:
         r"""The log-likelihood ratio s = t(x) - t(x - j).
 
-        Its error is at most 8 u (\|s\| + t(j)).
+        Its error is at most 8 u (|s| + t(j)).
         """
 
     @abstractmethod
@@ -258,7 +258,7 @@ class NormalDensity(Density):
 
 @dataclass(frozen=True, slots=True)
 class LaplaceDensity(Density):
-    r"""The density e^(-``spread`` \|x\|) spread/2."""
+    r"""The density e^(-``spread`` |x|) spread/2."""
 
     spread: Fraction
 

@@ -1,1 +1,1 @@
-r"""Composition: proven bounds on the total privacy loss of any list of rounds (PLDs)."""
+r"""Composition of privacy losses (PLDs): proven bounds on the total loss of any list of rounds."""
