@@ -1,4 +1,4 @@
-r"""Budget ledger: a budget per user, charged before each release, in an SQL database."""
+r"""The budget ledger: a privacy budget per user in an SQL database, charged before each release."""
 
 from typing import TYPE_CHECKING
 
