@@ -92,7 +92,6 @@ class _Gaussian(ShiftedPair):
         return middle(rho + 2 * (rho * abs(ball(delta).log()).upper()).sqrt())
 
     def guess(self, delta: Fraction) -> int | None:
-        # The optimal m for real Gaussian noise, or that of the general search for small noise.
         near = real_gaussian_epsilon(2 * self._limit, delta)
         if self.noise.sigma_squared < NEARLY_REAL or not near > 0:
             return RayPair.guess(self, delta)
@@ -111,7 +110,6 @@ class _Gaussian(ShiftedPair):
         return ball(self._limit) + moment / ball(excess)
 
     def zcdp(self) -> Fraction | Enclosure:
-        # Attained at order 1 + n.
         return self._limit
 
 
@@ -126,7 +124,6 @@ class GaussianPair(_Gaussian):
     noise: DiscreteGaussian
 
     def tails(self, m: int) -> tuple[arb, arb]:
-        # One partition sum for all masses of the gap.
         if self.shift > _SUMMED:
             return ShiftedPair.tails(self, m)
         rate = 1 / (2 * ball(self.noise.sigma_squared))
@@ -154,10 +151,7 @@ def mills(x: float) -> float:
 
 
 def real_gaussian_epsilon(squared: Fraction, delta: Fraction) -> float:
-    r"""The approximate epsilon of real Gaussian noise with D^2/sigma^2 = ``squared``.
-
-    D is the shift, and sigma^2 the variance of the noise.
-    """
+    r"""The approximate epsilon of real Gaussian noise with (shift/sigma)^2 = ``squared``."""
     # With a = epsilon/mu - mu/2 and Mills' ratio R, delta = phi(a) (R(a) - R(a+mu)). Newton's
     # method is applied to log delta, whose slope in a is -mu R(a+mu)/(R(a) - R(a+mu)). The result
     # only starts a search.
@@ -198,12 +192,10 @@ class GaussianSumPair(_Gaussian):
         return linear if self._on_lattice else ball(linear) + self._excess(m)
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        # Exact at epsilon = 0, and if n divides d.
         exact = epsilon == 0 or self._on_lattice
         return _Gaussian.ray(self, epsilon) if exact else ShiftedPair.ray(self, epsilon)
 
     def mass_balls(self, first: int, last: int) -> list[arb]:
-        # e^(-m^2/2V) phi(m), where phi has period n.
         flat, rate = _flat(self.noise, ctx.prec), 1 / (2 * ball(self._whole))
         if flat is None:
             return [(self._log_phi(m) - rate * m * m).exp() for m in range(first, last + 1)]

@@ -39,7 +39,6 @@ class LaplacePair(ShiftedPair):
         return (abs(m + self.shift) - abs(m)) / self.noise.scale
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        # The first m with (2m+d)/s > epsilon in [-d, 0], in exact arithmetic.
         if epsilon * self.noise.scale >= self.shift:
             return None
         first = math.floor((epsilon * self.noise.scale - self.shift) / 2) + 1
@@ -59,7 +58,6 @@ class LaplacePair(ShiftedPair):
         return gap / (1 + beta), rest
 
     def constant_beyond(self) -> tuple[int, int]:
-        # The loss is -d/s up to m = -d, and d/s from 0 on.
         return -self.shift, 0
 
     def largest_loss(self) -> Enclosure:

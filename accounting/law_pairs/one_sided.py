@@ -57,10 +57,7 @@ class OneSidedPair(ShiftedPair):
 
     @abstractmethod
     def crossing(self, level: float) -> float:
-        r"""The approximate k at which ``log_odds`` equals ``level``.
-
-        Raises ArithmeticError if there is none.
-        """
+        r"""The approximate k where ``log_odds`` is ``level``; raises ArithmeticError if none is."""
 
     # -- the pair -----------------------------------------------------------------------------
 
@@ -94,13 +91,11 @@ class OneSidedPair(ShiftedPair):
         return -math.inf
 
     def even(self, m: int) -> bool:
-        # False if the odds are irrational or take long to compute.
         if self.shift > _MOST_EXACT:
             return False
         return self.odds(-m - self.shift if self.mirrored else m) == 1
 
     def hidden(self) -> Loss:
-        # P(X > most - d), or P(X < d) if mirrored.
         if self.most is not None and self.shift > self.most:
             return Fraction(1)
         if self.mirrored:
@@ -108,7 +103,6 @@ class OneSidedPair(ShiftedPair):
         return Fraction(0) if self.most is None else self.noise.sf_ball(self.most - self.shift)
 
     def largest_loss(self) -> Enclosure:
-        # Some outcome has mass under only one dataset, or the loss is unbounded.
         return Enclosure.infinite()
 
     def renyi(self, order: Fraction) -> Loss:
@@ -151,8 +145,6 @@ class PoissonPair(OneSidedPair):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinomialPair(OneSidedPair):
     r"""The pairs of binomial noise with n trials of probability p.
-
-    The ratio of the masses at k and k+d is prod_{j=1..d} (k+j)/(n-k-d+j) ((1-p)/p)^d.
 
     >>> noise = Binomial(trials=100, probability="1/2")
     >>> pair = BinomialPair(noise=noise, shift=1)
@@ -215,7 +207,6 @@ class PolyaPair(OneSidedPair):
         return (float(self.noise.shape) - 1 - step) / step - (self.shift - 1) / 2
 
     def largest_loss(self) -> Enclosure:
-        # d/s is approached for large k and not attained.
         if self.mirrored:
             return Enclosure.infinite()
         return Enclosure.exactly(self.shift / self.noise.scale)

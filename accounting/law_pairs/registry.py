@@ -172,10 +172,7 @@ def coordinates_of(noise: Noise, shift: Shift, norm: Norm) -> Coordinates:
 
 
 def additive(noise: Noise) -> bool:
-    r"""Whether the zCDP parameter of several coordinates is the sum of theirs.
-
-    This is so if D_alpha/alpha is non-increasing in the order alpha.
-    """
+    r"""Whether the zCDP parameter of several coordinates is the sum of theirs."""
     return isinstance(noise, (DiscreteGaussian, DiscreteLaplace))
 
 

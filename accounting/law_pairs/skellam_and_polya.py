@@ -67,11 +67,7 @@ _BITS_PER_SCALE: Final = Fraction(7, 10)
 
 
 class SummedPair(Pair):
-    r"""The pair (X, X - d) for symmetric noise X with masses that decrease away from 0.
-
-    The Renyi divergence of order alpha is computed as a sum of the terms t(m) of the module
-    docstring.
-    """
+    r"""The pair (X, X - d) for symmetric noise X with masses that decrease away from 0."""
 
     __slots__ = ()
 
@@ -92,10 +88,7 @@ class SummedPair(Pair):
 
     @abstractmethod
     def beyond(self, first: int, order: Fraction, logs: Sequence[arb]) -> arb:
-        r"""An enclosure of the sum of t(m) over all m >= ``first``; it may be infinite.
-
-        ``logs`` are the logarithms of the masses up to ``first`` + d at least.
-        """
+        r"""An enclosure of the sum of the terms t(m), m >= ``first``, of the module docstring."""
 
     @abstractmethod
     def reach(self, order: Fraction, bits: int) -> int:
@@ -106,10 +99,6 @@ class SummedPair(Pair):
         return [masses[abs(n)] for n in range(first, last + 1)]
 
     def renyi(self, order: Fraction) -> arb:
-        r"""The Renyi divergence of this ``order``, from the sum of the terms t(m).
-
-        Raises :class:`NotDerived` if the sum would need more than 2^20 masses.
-        """
         reach, shift = max(self.reach(order, ctx.prec), 1), self.shift
         while reach + shift < MOST_MASSES:
             _, logs = self.table(_rounded(reach + shift + 1))
@@ -127,10 +116,6 @@ class SummedPair(Pair):
         )
 
     def zcdp(self) -> Enclosure:
-        r"""The zCDP parameter by branch and bound, to a relative width of 1e-4.
-
-        Raises :class:`NotDerived` if the search would need sums of more than 2^14 masses.
-        """
         if self.reach(_SECOND, _SEARCH_BITS) > _MOST_SEARCHED:
             raise NotDerived(
                 f"the zCDP parameter of {self.noise!r}",
@@ -160,11 +145,7 @@ def _table(noise: Skellam | PolyaDifference, reach: int, bits: int) -> Masses:
 
 @lru_cache(maxsize=1 << 12)
 def log_mass(noise: Noise, n: int, bits: int) -> arb:
-    r"""The logarithm of the mass of ``noise`` at n.
-
-    ``bits`` is the current precision of balls; it is an argument so that it is part of the cache
-    key.
-    """
+    r"""The logarithm of the mass of ``noise`` at n; ``bits`` is only part of the cache key."""
     del bits
     return noise.pmf_ball(n).log()
 
@@ -200,7 +181,6 @@ class SkellamPair(SummedPair, ShiftedPair):
             return ShiftedPair.near(self, epsilon)
 
     def guess(self, delta: Fraction) -> int | None:
-        # The optimal m for real Gaussian noise, or that of the general search for small noise.
         near = real_gaussian_epsilon(self.shift**2 / self.noise.variance, delta)
         # If epsilon/d is not small, L bends, and the ray of the Gaussian is far in the tail.
         if self.noise.variance < self.shift**2 or not 0 < near <= self.shift * _BENT:
@@ -236,7 +216,6 @@ class SkellamPair(SummedPair, ShiftedPair):
         return (bound + (-bound).exp()) / excess**2
 
     def beyond(self, first: int, order: Fraction, logs: Sequence[arb]) -> arb:
-        # The terms from `first` on are bounded by a geometric series.
         excess = ball(order - 1)
         ratio = ball(self.noise.variance) / self._amos(first, 1)
         ratio *= (self._amos(first + self.shift, 3) / self._amos(first, 1)) ** excess
@@ -315,7 +294,6 @@ class PolyaDifferenceAboveOne(_Difference, ShiftedPair):
     noise: PolyaDifference
 
     def largest_loss(self) -> Enclosure:
-        # A limit that is not attained for r > 1.
         return Enclosure.exactly(self.shift / self.noise.scale)
 
 
@@ -342,14 +320,12 @@ class PolyaDifferenceBelowOne(_Difference):
         return self.shift / self.noise.scale
 
     def largest_loss(self) -> Enclosure:
-        # L(0) = log p(0)/p(d).
         return narrow(lambda: self.loss(0), _BITS)
 
     def offsets(self) -> Offsets:
         return Offsets(noise=self.noise, there=self.shift)
 
     def bends(self) -> tuple[int, ...]:
-        # L is smallest at -d and largest at 0.
         return -self.shift, 0
 
     def losses_beyond(self, m: int, *, right: bool) -> tuple[arb, arb]:
@@ -386,12 +362,10 @@ class RevealingPair(ClosedPair):
         return self.hidden()
 
     def guess(self, delta: Fraction) -> int | None:
-        # The curve is constant, so no search is needed.
         del delta
         return 0
 
     def smallest_loss(self) -> arb:
-        # No positive loss is finite.
         return arb("inf")
 
     def epsilon(self, delta: Fraction, guess: int | None = None) -> arb:

@@ -74,10 +74,7 @@ class Head(NamedTuple):
 
     @property
     def renewed(self) -> bool:
-        r"""Whether the current period is later than that of the last charge.
-
-        If so, all counters start again at 0.
-        """
+        r"""Whether a new period began since the last charge, so that all counters start at 0."""
         return self.today > self.period
 
 
@@ -130,11 +127,7 @@ class Book:
 
     @classmethod
     def stored(cls, connection: Connection, *, at_home: bool = True) -> Self:
-        r"""Read the ledger that is stored in the database.
-
-        If ``at_home``, raises :class:`LedgerUnavailable` if the file was moved or copied since the
-        ledger was created or adopted. Raises :class:`LedgerDamaged` if the filter cannot be read.
-        """
+        r"""Read the ledger in the database; if ``at_home``, refuse a moved or copied file."""
         row = connection.exec_driver_sql("SELECT * FROM ledger").mappings().one()
         if row.get("format") != FORMAT or not isinstance(row.get("identity"), str):
             raise LedgerDamaged("ledger", f"must have format {FORMAT}")
@@ -265,10 +258,7 @@ class Book:
         return found, frozenset(damaged)
 
     def account(self, connection: Connection, head: Head, user: str) -> Account:
-        r"""The account of one user.
-
-        Raises :class:`LedgerDamaged` if its row was edited.
-        """
+        r"""The account of one user; raises :class:`LedgerDamaged` if its row was edited."""
         accounts, damaged = self.accounts(connection, head, (user,))
         if damaged:
             raise self.mismatch(user)
@@ -430,10 +420,7 @@ def charged(
 
 
 def text_of(value: object) -> str:
-    r"""The JSON text that is stored for a drawn value.
-
-    Raises the error of ``json`` if the value has no JSON text.
-    """
+    r"""The JSON text stored for a drawn value; raises the error of ``json`` if there is none."""
     return canonical(value.tolist() if isinstance(value, np.ndarray) else value)
 
 

@@ -108,10 +108,7 @@ class CheckedRequest:
 
     @classmethod
     def of_json(cls, data: Mapping[str, Any], counters: int) -> Self:
-        r"""The request described by the output of :meth:`to_json`.
-
-        Raises an error unless its price has ``counters`` amounts.
-        """
+        r"""Parse the output of :meth:`to_json`; raises an error without ``counters`` amounts."""
         price, record = data["price"], data["record"]
         amounts = tuple(integer("amounts", each, at_least=0) for each in price["amounts"])
         costs = tuple(Fraction(each) for each in price["costs"])
@@ -136,10 +133,7 @@ class CheckedRequest:
 
 
 def sorted_names(users: object) -> tuple[str, ...]:
-    r"""The names in ``users``, sorted by code point.
-
-    Raises :class:`InvalidParameter` if there are none, or if a name is invalid or repeated.
-    """
+    r"""The valid and distinct names in ``users``, sorted by code point."""
     if isinstance(users, (str, bytes)) or not isinstance(users, Iterable):
         raise InvalidParameter("users", users, "must be a collection of names, e.g. a list")
     names = [*users]

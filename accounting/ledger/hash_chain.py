@@ -72,10 +72,7 @@ def canonical(value: object) -> str:
 
 
 def names_digest(names: Iterable[str]) -> str:
-    r"""The SHA-256 of the sorted ``names``, each followed by a newline.
-
-    The encoding is unique, because names contain no newline.
-    """
+    r"""The SHA-256 of the sorted ``names``, each followed by a newline."""
     digest, rest = hashlib.sha256(), iter(names)
     while some := [*islice(rest, _ROWS)]:
         digest.update("\n".join([*some, ""]).encode("utf-8", "surrogatepass"))
@@ -88,10 +85,7 @@ def value_digest(text: str) -> str:
 
 
 def genesis(filter_text: str) -> str:
-    r"""The digest that the first charge has as its previous digest.
-
-    It covers the version of the format, and the filter with its budget.
-    """
+    r"""The previous digest of the first charge, which covers the format and the filter."""
     return hashlib.sha256(canonical([HISTORY, filter_text]).encode()).hexdigest()
 
 
@@ -101,10 +95,7 @@ def now() -> str:
 
 
 class Account(NamedTuple):
-    r"""The amounts that a user has spent in one period.
-
-    ``assumed`` is the number of charges whose guarantees depend on assumptions.
-    """
+    r"""The amounts that a user has spent; ``assumed`` counts charges that rest on assumptions."""
 
     totals: tuple[int, ...]
     assumed: int
@@ -319,10 +310,7 @@ def those(
 
 
 def put(connection: Connection, table: Table, rows: Sequence[tuple[object, ...]]) -> None:
-    r"""Insert ``rows``, with cells in column order, into ``table``.
-
-    In the table of users, a row replaces the existing row of the same user.
-    """
+    r"""Insert rows, with cells in column order; a row of a user replaces the existing one."""
     driver: Any = connection.connection.driver_connection
     statement = _insert(table, connection.dialect.name)
     if connection.dialect.name == "sqlite":

@@ -70,10 +70,7 @@ class Queue:
         self._company, self._pause = 0, 0.0
 
     def take(self, requests: Sequence[CheckedRequest]) -> list[Charged]:
-        r"""Charge ``requests``, possibly together with those of other callers.
-
-        Returns their outcomes in the same order.
-        """
+        r"""Charge ``requests``, and return their outcomes in the same order."""
         handle = self._opened()
         if handle is None:
             return self._work(requests)

@@ -182,10 +182,7 @@ _OPEN_AT_FORK: Final = _OpenAtFork()
 
 
 class FileConnection(sqlite3.Connection):
-    r"""An SQLite connection that is registered, so that it can be closed before a fork.
-
-    Only idle connections are closed.
-    """
+    r"""An SQLite connection in a registry, so that it is closed before a fork if it is idle."""
 
     def __init__(self, database: str, *given: object, **named: object) -> None:
         super().__init__(database, *given, **named)  # type: ignore[arg-type]  # passed through
@@ -202,10 +199,7 @@ class FileConnection(sqlite3.Connection):
 
 
 def closed_before_forks(engine: Engine) -> Engine:
-    r"""Register ``engine``, so that its idle connections are closed before every fork.
-
-    It is also returned.
-    """
+    r"""Register ``engine``, so that its idle connections are closed before every fork."""
     with _GATE:
         _ENGINES.add(engine)
     return engine
@@ -213,10 +207,7 @@ def closed_before_forks(engine: Engine) -> Engine:
 
 @contextmanager
 def using(path: Path) -> Iterator[None]:
-    r"""A context in which the file ``path`` counts as in use; open connections only within it.
-
-    Raises :class:`LedgerUnavailable` if the file was in use when this process was forked.
-    """
+    r"""A context in which the file ``path`` counts as in use; open connections only within it."""
     with _GATE:
         if path in _OPEN_AT_FORK:
             reason = "was in use when this process was forked: start it with spawn or forkserver"

@@ -94,10 +94,7 @@ def where_of(address: URL) -> str:
 
 
 class Store:
-    r"""The database of a ledger.
-
-    Connections are pooled and reused, but never by a forked child.
-    """
+    r"""The database of a ledger, with pooled connections that are never reused after a fork."""
 
     def __init__(self, url: str) -> None:
         address = address_of(url)
@@ -152,10 +149,7 @@ class Store:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        r"""A context with a read transaction.
-
-        Its snapshot of the ledger is taken at its first statement.
-        """
+        r"""A context with a read transaction, which sees the ledger as at its first statement."""
         with self._transaction(reads=True) as connection:
             yield connection
 

@@ -98,10 +98,7 @@ def narrowed(
 
 
 def largest(found: Iterable[Enclosure]) -> Enclosure:
-    r"""An enclosure of the largest of the numbers enclosed by ``found``.
-
-    The iteration stops at the first infinite number.
-    """
+    r"""An enclosure of the largest of several enclosed numbers."""
     kept: list[Enclosure] = []
     for each in found:
         if each.lower == math.inf:
@@ -165,10 +162,7 @@ def _bracketed(
 
 
 def moved(end: arb, towards: arb, certain: Callable[[arb], object], times: int) -> arb:
-    r"""The point closest to ``towards`` that bisection from ``end`` finds to satisfy ``certain``.
-
-    ``end`` must satisfy ``certain``; there are ``times`` bisection steps.
-    """
+    r"""The last certain point of a bisection that starts at ``end`` and moves to ``towards``."""
     for _ in range(times):
         middle = ((end + towards) / 2).mid()
         end, towards = (middle, towards) if certain(middle) else (end, middle)

@@ -37,13 +37,9 @@ class FinitePair(RayPair):
 
     @abstractmethod
     def listed(self) -> Listed:
-        r"""All losses in increasing order, each with its P-mass and its Q-mass.
-
-        Balls have the current precision.
-        """
+        r"""All losses in increasing order, each with its P-mass and its Q-mass."""
 
     def loss(self, m: int) -> Loss:
-        # -infinity before the first outcome, +infinity after the last.
         rows = self.listed()
         return rows[m][0] if 0 <= m < len(rows) else arb("-inf" if m < 0 else "inf")
 
@@ -152,7 +148,6 @@ class BoundedRangePair(FinitePair):
     length: Fraction
 
     def listed(self) -> Listed:
-        # The masses are the changes of the slope of the interpolated curve.
         return _of_chords(self.length, ctx.prec)
 
 

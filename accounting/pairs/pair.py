@@ -106,10 +106,7 @@ class Pair(ABC):
         raise NotDerived(f"a table of the losses of {self!r}", "compose its guarantee instead")
 
     def mass_balls(self, first: int, last: int) -> list[arb] | None:
-        r"""The masses of the noise from ``first`` to ``last``.
-
-        The result is None for a law whose masses are computed faster in floating point.
-        """
+        r"""The masses of the noise from ``first`` to ``last``; None if floats are faster."""
         del first, last
         return None
 
@@ -125,10 +122,7 @@ class Pair(ABC):
         return -ball(least) if isinstance(least, Fraction) else arb("-inf"), here
 
     def bends(self) -> tuple[int, ...]:
-        r"""The turning points of L, and the last m before an infinite L.
-
-        L is monotone between them.
-        """
+        r"""The turning points of L, and the last m before L becomes infinite."""
         return ()
 
     def constant_beyond(self) -> tuple[int, int] | None:
@@ -146,10 +140,7 @@ class Pair(ABC):
         return supremum_over_orders(self.renyi, self.bound_beyond)
 
     def bound_beyond(self, order: Fraction) -> Loss:
-        r"""An upper bound on D_alpha/alpha that holds for all alpha >= ``order``.
-
-        By default, it is the largest loss divided by ``order``.
-        """
+        r"""An upper bound on D_alpha/alpha that holds for all alpha >= ``order``."""
         return Fraction(self.largest_loss().upper) / order
 
 
@@ -183,10 +174,7 @@ class ClosedPair(Pair):
 
     @abstractmethod
     def epsilon(self, delta: Fraction, guess: int | None) -> arb:
-        r"""The epsilon at ``delta`` > 0.
-
-        The ball is wide or infinite if the precision is too low.
-        """
+        r"""The epsilon at ``delta`` > 0, or a wide ball if the precision is too low."""
 
     @abstractmethod
     def smallest_loss(self) -> Loss:
@@ -228,10 +216,7 @@ class RayPair(ClosedPair):
 
     @abstractmethod
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""The first m at which L exceeds ``epsilon`` >= 0; None if there is none.
-
-        It is returned as a range (first, last) that contains m.
-        """
+        r"""A range (first, last) that contains the first m with L > ``epsilon``, or None."""
 
     @abstractmethod
     def tails(self, m: int) -> tuple[arb, arb]:
@@ -242,10 +227,7 @@ class RayPair(ClosedPair):
         r"""The mass 1 - A(m) below m under P, with a small relative error."""
 
     def start(self, delta: Fraction) -> Fraction:
-        r"""The epsilon at which the search for ``epsilon(delta)`` starts.
-
-        Any value is valid; a value close to the result makes the search fast.
-        """
+        r"""The starting value of the search for ``epsilon(delta)``; any value is valid."""
         del delta
         return Fraction(0)
 
@@ -369,10 +351,7 @@ class RayPair(ClosedPair):
         return self.loss(self.bottom())
 
     def bottom(self) -> int:
-        r"""The first m with a positive loss, which is optimal at epsilon = 0.
-
-        At low precision, an m before it may be returned.
-        """
+        r"""The first m with a positive loss, or an m before it if the precision is low."""
         # Two different laws have a positive loss somewhere, so the cell exists.
         return (self.ray(Fraction(0)) or (0, 0))[0]
 
@@ -429,7 +408,6 @@ class ShiftedPair(RayPair):
         return 1
 
     def loss(self, m: int) -> Loss:
-        # p(m)/p(m+d), with a loss of +-infinity beyond the ends of the supports.
         here, there = self.noise.pmf_ball(m), self.noise.pmf_ball(m + self.shift)
         if here == 0 or there == 0:
             # m determines the end, as the union of the two supports is symmetric around -d/2.
@@ -437,17 +415,11 @@ class ShiftedPair(RayPair):
         return (here / there).log()
 
     def lowest(self) -> float:
-        r"""A lower bound on the optimal m at all epsilon >= 0.
-
-        For a symmetric law L(m) = -L(-d-m), so L(m) <= 0 if 2m <= -d.
-        """
+        r"""A lower bound on the optimal m: by symmetry, L(m) <= 0 for 2m <= -d."""
         return -(self.shift // 2)
 
     def near(self, epsilon: Fraction) -> int:
-        r"""An m at which to start the search for the first loss above ``epsilon``.
-
-        Any m is valid; a close one makes the search fast.
-        """
+        r"""The starting value of the search for the first loss above ``epsilon``; any is valid."""
         del epsilon
         return -(self.shift // 2)
 

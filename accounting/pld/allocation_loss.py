@@ -99,9 +99,7 @@ class _Ratios:
 
 
 def atoms_for(width: float) -> int:
-    r"""The number of atoms at which the relative width of a bound is about ``width``.
-
-    It is at most 4000, so a bound may be wider than a small ``width``.
+    r"""The number of atoms for the relative ``width`` of a bound, at most 4000.
 
     >>> atoms_for(8e-4), atoms_for(8e-5)
     (1300, 4000)
@@ -236,10 +234,7 @@ def _listed(ratios: Floats, masses: Floats, hidden: float, side: Side) -> Listin
 
 @lru_cache(maxsize=4096)
 def renyi_of_allocation(variance: Fraction, rounds: int, order: int) -> End:
-    r"""An upper bound on the Renyi divergence D_a of one epoch with Gaussian noise.
-
-    It holds in both directions, for the integer order a = ``order`` >= 2. ``variance`` is the v of
-    the module docstring.
+    r"""An upper bound on the Renyi divergence of integer ``order`` >= 2, in both directions.
 
     >>> float(renyi_of_allocation(Fraction(1), 1, 3))  # one round: a/2v
     1.5...

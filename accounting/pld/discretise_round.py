@@ -116,11 +116,7 @@ class Approximate(Columns):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ratios(Columns):
-    r"""The likelihood ratios dP/dQ of some outputs, which may be infinite.
-
-    ``ratio`` is dP/dQ, and ``excess`` is dP/dQ - 1, which is precise even if the ratio is close to
-    1.
-    """
+    r"""The likelihood ratios ``ratio`` = dP/dQ of some outputs, and ``excess`` = dP/dQ - 1."""
 
     excess: Approximate
     ratio: Approximate
@@ -131,10 +127,7 @@ class Ratios(Columns):
             mine.value[places], mine.error[places] = theirs.value, theirs.error
 
     def sampled(self, rate: float, rest: float, *, present: bool) -> Ratios:
-        r"""The likelihood ratios after Poisson sampling, as in :meth:`Cells.sampled`.
-
-        ``rest`` is 1 - ``rate``.
-        """
+        r"""The likelihood ratios after Poisson sampling; ``rest`` is 1 - ``rate``."""
         w, ratio = self.excess, self.ratio
         if present:
             excess, whole = rate * w.value, rest + rate * ratio.value
@@ -278,10 +271,7 @@ class Cells(Columns):
 
 
 def listed_above(*kinds: tuple[float, Cells]) -> Listing:
-    r"""The pessimistic discretisation of a round that is a random mixture of rounds.
-
-    Each component is a pair (probability rounded up, cells); the output reveals the component.
-    """
+    r"""The pessimistic discretisation of a mixture of pairs (probability rounded up, cells)."""
     found = [(chance, *cells.atoms_above()) for chance, cells in kinds]
     return Listing.above(
         np.concatenate([losses for _, losses, _, _ in found]),
@@ -291,10 +281,7 @@ def listed_above(*kinds: tuple[float, Cells]) -> Listing:
 
 
 def listed_below(*kinds: tuple[float, Cells]) -> Listing:
-    r"""The optimistic discretisation of a round that is a random mixture of rounds.
-
-    Each component is a pair (probability rounded down, cells); the output reveals the component.
-    """
+    r"""The optimistic discretisation of a mixture of pairs (probability rounded down, cells)."""
     found = [(chance, *cells.atoms_below()) for chance, cells in kinds]
     return Listing.below(
         np.concatenate([losses for _, losses, *_ in found]),
@@ -331,10 +318,7 @@ class Focus:
 
 
 class LossTable(ABC):
-    r"""A round (P, Q) whose outputs can be divided into cells.
-
-    An edge is an output at which one cell ends and the next one begins.
-    """
+    r"""A round (P, Q) whose outputs can be divided into cells at chosen edges."""
 
     __slots__ = ()
 
@@ -363,10 +347,7 @@ class LossTable(ABC):
 
     @abstractmethod
     def sketch(self) -> Sketch:
-        r"""A sample of outputs with approximate losses and approximate logarithms of P-masses.
-
-        It guides the choice of tilts and edges; no bound depends on it.
-        """
+        r"""Outputs with approximate losses and log P-masses; no bound depends on them."""
 
     @abstractmethod
     def cells(self, edges: Floats) -> Cells:
@@ -462,7 +443,6 @@ class Sampled(LossTable):
         return self.base.fixed
 
     def largest_loss(self) -> Enclosure:
-        # The image of the largest loss of `base` under the map of losses in `_loss`.
         found = self.base.largest_loss()
         return Enclosure(self._loss(found.lower).lower, self._loss(found.upper).upper)
 
@@ -516,10 +496,7 @@ r"""Pairs (probability, table), one for each kind of round; the outcome reveals 
 
 
 def sketch_of(cells: Cells, x: Floats | None = None) -> Sketch:
-    r"""A :data:`Sketch` with one point for each cell, whose loss is log(p/q).
-
-    ``x`` are the outputs at which the cells lie; by default the cells are numbered.
-    """
+    r"""A :data:`Sketch` with one point for each cell, whose loss is log(p/q)."""
     p, q = cells.p.value, cells.q.value
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         losses = np.log(p / q)

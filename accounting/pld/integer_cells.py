@@ -136,7 +136,6 @@ class IntegerPair(LossTable):
         return np.array(kept, dtype=np.float64)
 
     def cells(self, edges: Floats) -> Cells:
-        # Cell i contains the integers m with edges[i] <= m < edges[i+1]; both tails are cells.
         if self.fixed:
             return _single(self._window)
         if self._window.listed:

@@ -123,10 +123,7 @@ class Density(ABC):
     @property
     @abstractmethod
     def reach(self) -> float:
-        r"""A lower bound on the x > 0 at which t(x) = 699, the limit for floats.
-
-        It is infinite if t has a kink.
-        """
+        r"""A lower bound on the x > 0 with t(x) = 699, the limit of floats; infinite for a kink."""
 
     def spacing(self, size: float) -> tuple[float, float]:
         r"""The numbers (a, h) such that all edges up to ``size`` lie on the grid a + k h."""
@@ -158,10 +155,7 @@ class Density(ABC):
 
     @abstractmethod
     def step(self, j: int, x: Floats) -> Floats:
-        r"""The log-likelihood ratio s = t(x) - t(x - j).
-
-        Its error is at most 8 u (|s| + t(j)).
-        """
+        r"""The log-likelihood ratio s = t(x) - t(x - j), with error at most 8 u (|s| + t(j))."""
 
     @abstractmethod
     def step_at(self, j: int, *, right: bool) -> float:

@@ -118,7 +118,6 @@ class RealPair(LossTable):
         return replace(self, spare=spare)
 
     def infinite(self, *, above: bool) -> float:
-        # The upper bound is about `spare` plus the mass of losses outside the range of floats.
         return _infinite(self) if above else 0.0
 
     def tail_moment(self, order: Fraction, edges: Floats) -> arb:
@@ -138,7 +137,6 @@ class RealPair(LossTable):
         return found
 
     def least_moment(self, order: Fraction) -> arb:
-        # One bound for each single shift of P, if Q has only one shift.
         if len(self.q) > 1 or type(self.density) is not NormalDensity:
             return arb(0)
         (_, there), v, found = self.q[0], ball(self.density.variance), arb(0)

@@ -330,30 +330,20 @@ def _led(total: ContourSum, goal: arb, otherwise: float) -> float:
 
 
 def spare_mass(delta: float, wanted: float, rounds: int) -> float:
-    r"""The P-mass of losses that each of ``rounds`` rounds may treat as infinite.
-
-    With this mass, the relative width of ``delta`` can still be ``wanted``. A mass that is too
-    small is replaced by 0.
-    """
+    r"""The P-mass that each round may treat as infinite at the relative width ``wanted``."""
     spare = _SPARED * delta * wanted / rounds
     return 2.0 ** math.floor(math.log2(spare)) if spare >= _LEAST_SPARE else 0.0
 
 
 def smoothing(error: float, slope: float) -> float:
-    r"""A smoothing tau that changes delta by a relative amount of at most about ``error``.
-
-    The change is about tau^2 s (s + 1) for the logarithmic slope s = ``slope`` of delta.
-    """
+    r"""A smoothing tau that changes delta by a relative amount of about ``error`` at most."""
     return 0.75 * math.sqrt(min(error, _MOST_ERROR) / (slope * (slope + 1)))
 
 
 def sum_at(
     parts: tuple[tuple[LossPart, int], ...], saddle: Saddle, error: float, tau: float
 ) -> ContourSum | None:
-    r"""The contour sum at ``saddle`` with smoothing ``tau``; None if it has too many terms.
-
-    ``error`` is the intended relative error in delta.
-    """
+    r"""The contour sum for a relative ``error`` in delta; None if it has too many terms."""
     # Atoms cost more than frequencies: listings may add more variance than the smoothing.
     listed = any(part.above is not None and part.outputs == math.inf for part, _ in parts)
     chosen_tau = float(np.float32(min(tau * _LISTED if listed else tau, _MOST_SMOOTHING)))

@@ -157,10 +157,7 @@ class ContourSum:
 
 
 def contour_sum(factors: Sequence[tuple[Factor, int]], window: Window) -> ContourSum | None:
-    r"""The contour sum of a product of ``factors``, pairs (factor, exponent).
-
-    Frequencies with negligible terms are omitted. The result is None if too many remain.
-    """
+    r"""The contour sum of these factors and exponents; None if it has too many terms."""
     blocks, lost = _covered(factors, window)
     if len(blocks) << window.grid.depth > _MOST_FREQUENCIES:
         return None

@@ -157,10 +157,7 @@ def _heights() -> Floats:
 
 
 def summed_by_label(terms: Complexes, labels: Integers) -> tuple[Complexes, Integers]:
-    r"""The sum of the columns of each run of equal labels, and the label of each run.
-
-    Summation is hierarchical, in groups of four, so that few roundings affect each term.
-    """
+    r"""The sums of ``terms`` over runs of equal labels, and the label of each run."""
     while True:
         starts = np.flatnonzero(np.diff(labels, prepend=-1))
         if len(starts) == len(labels):

@@ -82,10 +82,7 @@ class LossPart(ABC):
 
     @abstractmethod
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        r"""Approximations of K(c), K'(c) and K''(c) for K = log M and c = ``tilt``.
-
-        They only affect speed.
-        """
+        r"""Approximate K(c), K'(c) and K''(c) for K = log M and c = ``tilt``, only for speed."""
 
     @abstractmethod
     def factor(

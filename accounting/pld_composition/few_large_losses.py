@@ -77,11 +77,7 @@ class FewLargeLosses:
 
     @classmethod
     def of(cls, line: ContourIntegral, epsilon: float, delta: float) -> FewLargeLosses | None:
-        r"""The same total loss as the contour integral ``line``, if large losses are rare.
-
-        The result is None if large losses are not rare at ``epsilon`` and ``delta``, or if the
-        integral has more than one loss.
-        """
+        r"""The total loss of the contour integral ``line``; None if large losses are not rare."""
         match line.parts:
             case ((TabledLoss() as part, rounds),) if (
                 rounds > 1
@@ -177,10 +173,7 @@ class Split:
         return int(np.searchsorted(self.listing.losses, self.least))
 
     def parts(self, large: int) -> _Parts:
-        r"""The losses of all rounds if the first ``large`` rounds have a large loss, and no others.
-
-        They are pairs (loss, count), one for the small losses and one for the large losses.
-        """
+        r"""The losses, with counts, of all rounds if only the first ``large`` have a large loss."""
         losses, masses, first = self.listing.losses, self.listing.masses, self._first
         both = ((slice(first), self.rounds - large), (slice(first, None), large))
         # The direction of a listing does not matter here: its atoms are exact.

@@ -60,9 +60,7 @@ _PHASE: Final = CIRCLE + 3 * UNIT + 2.0**-56
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaussianPart(LossPart):
-    r"""The loss of the pair (X, X - D) for a discrete Gaussian X of parameter v >= 1/2.
-
-    v is ``variance``, and D is ``shift``.
+    r"""The loss of the pair (X, X - D) for a discrete Gaussian X with v = ``variance`` >= 1/2.
 
     >>> part = GaussianPart(variance=Fraction(400), shift=1)
     >>> [round(each, 6) for each in part.cumulants(9.5)]

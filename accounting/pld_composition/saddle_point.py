@@ -87,10 +87,7 @@ class Saddle:
 def saddle_at_epsilon(
     epsilon: float, parts: Sequence[tuple[LossPart, int]], most: float = MOST_TILT
 ) -> Saddle:
-    r"""The minimum over the tilt c of log M(c) - c epsilon - log(c(c+1)), with c <= ``most``.
-
-    M is the moment generating function of the total loss of ``parts``.
-    """
+    r"""The saddle point of the contour integral for ``epsilon``, with a tilt up to ``most``."""
     tilt = _bisected(lambda c: _point(parts, c)[0] < epsilon, most)
     there, log, bend = _point(parts, tilt)
     log += tilt * (there - epsilon) - bend
@@ -98,7 +95,7 @@ def saddle_at_epsilon(
 
 
 def saddle_at_delta(log_delta: float, parts: Sequence[tuple[LossPart, int]]) -> Saddle:
-    r"""The saddle point for the epsilon at which log delta(epsilon) is about ``log_delta``."""
+    r"""The saddle point of the contour integral at the epsilon with this ``log_delta``."""
 
     def above(c: float) -> bool:
         _, log, bend = _point(parts, c)

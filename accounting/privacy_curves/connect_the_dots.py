@@ -121,7 +121,6 @@ class ConnectTheDotsPair(FixedTable):
         return cls(corners=tuple(kept))
 
     def largest_loss(self) -> Enclosure:
-        # In [0, log x] for the last corner x, or infinite if h(x) > 0 there.
         if self.corners[-1][1] > 0:
             return Enclosure.infinite()
         last = max(self.corners[-1][0], Fraction(1))
@@ -129,7 +128,6 @@ class ConnectTheDotsPair(FixedTable):
             return Enclosure(Fraction(0), Enclosure.of(ball(last).log()).upper)
 
     def all_cells(self) -> Cells:
-        # Q-mass without P-mass, each corner, and P-mass without Q-mass.
         return _corner_cells(self)
 
     def height(self, x: Fraction) -> Fraction:
@@ -146,9 +144,7 @@ class ConnectTheDotsPair(FixedTable):
 
 
 def highest(parts: Iterable[ConnectTheDotsPair]) -> ConnectTheDotsPair:
-    r"""A pair whose curve is the maximum of the curves of ``parts``, so that it dominates them.
-
-    The maximum may be rounded up slightly.
+    r"""A pair whose curve is the maximum of the curves of ``parts``, up to rounding.
 
     >>> one = ConnectTheDotsPair.through(
     ...     [(Fraction(1), Fraction(1, 2)), (Fraction(2), Fraction(1, 4))]

@@ -403,10 +403,7 @@ def of_table(table: LossTable) -> DominatingPairs:
 
 @lru_cache(maxsize=256)
 def of_noise(noise: Noise, sensitivity: Sensitivity) -> DominatingPairs:
-    r"""The dominating pairs of one release of integer noise.
-
-    Raises the errors of :func:`accounting.law_pairs.registry.candidates`.
-    """
+    r"""The dominating pairs of one release of integer noise."""
     shifts = shifts_of(noise, sensitivity)
     lists = [_of_shift(noise, shift) for shift in shifts]
     revealing = [each for each in lists if each.lost]

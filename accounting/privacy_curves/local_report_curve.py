@@ -30,16 +30,12 @@ _DIGITS: Final = 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportPair(FinitePair):
-    r"""The pair with losses log r, 0 and -log r and total variation distance t.
-
-    r is ``ratio``, and t is ``distance``.
-    """
+    r"""The pair with losses +-log ``ratio`` and 0, and total variation distance ``distance``."""
 
     ratio: Fraction
     distance: Fraction
 
     def listed(self) -> Listed:
-        # P(log r) = t r/(r - 1) = r Q(log r), t = `distance`.
         least = self.distance / (self.ratio - 1)
         most, loss = least * self.ratio, ball(self.ratio).log()
         low, high, rest = ball(least), ball(most), ball(1 - least - most)
@@ -104,7 +100,6 @@ class ReportCurve(PairCurve):
         return (((ReportPair(ratio=self.ratio, distance=self.distance), 1),),)
 
     def dominating_pairs(self) -> DominatingPairs:
-        # Any two values attain the pair.
         return DominatingPairs.exactly(*self.products())
 
     @property

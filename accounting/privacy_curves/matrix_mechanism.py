@@ -149,10 +149,7 @@ class MatrixCurve(_OneMatrix):
         return (noise.assumption,) if isinstance(noise, Gaussian) else ()
 
     def losses(self) -> tuple[NormalLoss, NormalLoss]:
-        r"""A privacy loss that some neighbours attain, and a loss that dominates all neighbours.
-
-        They are equal if the sensitivity is known exactly.
-        """
+        r"""A loss that some neighbours attain, and a loss that dominates all neighbours."""
         low, high = self.mechanism.variances
         return NormalLoss(variance=low), NormalLoss(variance=high)
 

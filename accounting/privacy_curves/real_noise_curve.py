@@ -146,7 +146,6 @@ class RealCurve(OneRelease):
         return narrowed(lambda: self._laplace_renyi(at), bits)
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        # D^2/(2 sigma^2) for Gaussian noise, a supremum for Laplace noise.
         check_width(relative)
         loss = self.loss()
         if loss:

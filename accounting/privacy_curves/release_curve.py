@@ -101,10 +101,9 @@ class OneRelease(Guarantee):
         return self._both(self.enclose_renyi(order, bits_of(relative)))
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""The zCDP parameter.
+        r"""The zCDP parameter, by default an upper bound computed from the largest loss.
 
-        By default, it is an upper bound computed from the largest loss. Raises :class:`NotDerived`
-        if the loss is unbounded.
+        Raises :class:`NotDerived` if the loss is unbounded.
         """
         largest = self.pure(relative).upper
         if not isinstance(largest, Fraction):
@@ -244,10 +243,7 @@ class PairCurve(OneRelease):
 
     @abstractmethod
     def products(self) -> tuple[Coordinates, ...]:
-        r"""The products of pairs that may be the worst case; at each epsilon, one of them is.
-
-        A product has one pair of output laws for each coordinate that changes.
-        """
+        r"""Products of one pair for each coordinate; at each epsilon, one is the worst case."""
 
     def worst(self) -> Coordinates:
         r"""The product of pairs with the largest loss and the largest zCDP parameter."""

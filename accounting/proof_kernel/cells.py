@@ -55,10 +55,9 @@ def of_cells(
 
 
 def of_masses(fixed: Fixed, masses: Sequence[tuple[int, int, bool]], least: int) -> Pair:
-    r"""The pair in which each outcome is a cell.
+    r"""The pair with one cell for each outcome of P-mass at least ``least``.
 
-    ``masses`` lists, for each outcome, lower bounds on its P-mass and its Q-mass, and whether its
-    Q-mass is exactly 0. Outcomes of P-mass below ``least`` are omitted.
+    ``masses`` lists lower bounds on the P- and Q-mass of each outcome, and whether Q is exactly 0.
     """
     p_missing, q_missing = (fixed.one - sum(each[i] for each in masses) for i in (0, 1))
     cells, infinite = list[Cell](), 0

@@ -45,10 +45,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Listing:
-    r"""A discretised distribution of the loss, with masses at the points of a grid.
-
-    The loss ``start`` + j ``step`` has the mass ``weights[j - first]``, in units of 10^-digits.
-    """
+    r"""The losses start + j step with the masses ``weights[j - first]``, in units of 10^-digits."""
 
     above: bool
     step: Fraction
@@ -82,10 +79,7 @@ class Listing:
         return replace(self, first=self.first + low, weights=kept)
 
     def doubled(self) -> Listing:
-        r"""The listing on a grid of twice the step.
-
-        The result is again an upper bound if ``above``, else a lower bound.
-        """
+        r"""The listing on a grid of twice the step, a bound in the same direction."""
         fixed, odd = Fixed(128), self.first % 2
         rise = fixed.exp(fixed.of(self.step)[1])[1]
         weights = [0] * odd + self.weights
@@ -177,7 +171,7 @@ def convolved(one: list[int], other: list[int], slot: int, drop: int = 0) -> lis
 def convolved_in_binary(
     one: list[int], other: list[int], slot: int, drop: int, number: Callable[[int], Any]
 ) -> list[int]:
-    r"""The same result as :func:`convolved`, with integers of the type ``number``."""
+    r"""The result of :func:`convolved`, with integers of the type ``number``."""
     width = slot * 3322 // 8000 + 1  # bytes: 256^width > 10^slot, since log2(10) < 3.322
 
     def packed(values: list[int]) -> Any:

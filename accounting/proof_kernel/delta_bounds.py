@@ -110,10 +110,7 @@ class Curve:
 
 
 def gridless(scenario: Scenario, digits: int = 40) -> bool:
-    r"""Whether delta is computed without discretising losses on a grid.
-
-    This is so for a single round, and for integer noise with few outcomes.
-    """
+    r"""Whether delta is computed without a grid of losses, as for a single round."""
     if sum(count for _, count in scenario) == 1:
         return True
     if any(each.law in REAL for each, _ in scenario):

@@ -144,11 +144,7 @@ class Table:
 
 
 def masses_of(each: Round, fixed: Fixed) -> list[tuple[int, int, bool]]:
-    r"""Bounds on the masses of each outcome of a round with integer noise.
-
-    They are a lower bound on its P-mass, a lower bound on its Q-mass, and whether its Q-mass is
-    exactly 0.
-    """
+    r"""Lower bounds on the P- and Q-mass of each outcome, and whether its Q-mass is exactly 0."""
     shift, rate = int(each.shift), each.here[1]
     if each.law == "discrete-laplace":
         # The loss is -shift/scale for x <= 0 and shift/scale for x >= shift: two unbounded cells.
@@ -170,7 +166,6 @@ def masses_of(each: Round, fixed: Fixed) -> list[tuple[int, int, bool]]:
 
 
 def _table(law: str, parameters: tuple[Fraction, ...], fixed: Fixed) -> Table:  # noqa: C901  # a case for each law
-    # From ratios p(k + 1)/p(k) or from the tables of the summands.
     match law, parameters:
         case "discrete-gaussian", (variance,):
             return _from_ratios(
@@ -299,7 +294,6 @@ class _Real:
         self.floats = [[(float(move), float(c)) for move, c in side] for side in self.sides]
 
     def loss(self, x: int) -> tuple[int, int]:
-        # Bounds on log dP/dQ at x.
         here, there = (self._log_mixed(side, x) for side in self.sides)
         return here[0] - there[1], here[1] - there[0]
 

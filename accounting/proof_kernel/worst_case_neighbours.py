@@ -102,10 +102,7 @@ class Part:
 
     @property
     def symmetric(self) -> bool:
-        r"""Whether the noise X and its reflection -X have the same law.
-
-        For a fair binomial, this holds up to a shift.
-        """
+        r"""Whether the noise X and -X have the same law (for a fair binomial, up to a shift)."""
         fair = self.law == "binomial" and self.parameters[1] == Fraction(1, 2)
         return self.law not in _SKEW or fair
 
