@@ -5,10 +5,10 @@ x has the privacy loss d (2x + d)/2v. So D_alpha = d^2/2v + log E[e^((alpha-1) d
 which is at most alpha d^2/2v, with equality if (alpha-1) d is an integer.
 
 For the sum of n variables let V = n sigma^2 and Z = sum_j e^(-j^2/2 sigma^2), over all integers j.
-The sum has the masses p(m) = e^(-m^2/2V) phi(m). Here phi(m) is Z^-n times the sum of e^(-|x -
-m/n|^2/2 sigma^2) over the vectors x of n integers with sum m; phi is positive and has period n. So
-the loss at m is d(2m + d)/2V + log phi(m)/phi(m+d), where the second term is 0 if n divides d. With
-k = alpha - 1,
+The sum has the masses p(m) = e^(-m^2/2V) phi(m). Here phi(m) is Z^-n times the sum of
+e^(-|x - m/n|^2/2 sigma^2) over the vectors x of n integers with sum m; phi is positive and has
+period n. So the loss at m is d(2m + d)/2V + log phi(m)/phi(m+d), where the second term is 0 if n
+divides d. With k = alpha - 1,
 
     D_alpha = alpha d^2/2V + log(sum_m phi(m)^alpha phi(m+d)^(1-alpha) e^(-(m-kd)^2/2V))/k.
 

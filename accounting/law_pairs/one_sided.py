@@ -1,11 +1,12 @@
 r"""The pairs of Poisson, binomial and Polya noise X >= 0 with its shift X - d, in both directions.
 
-These laws are not symmetric, so (X, X - d) and (X - d, X) differ. The second direction is computed
-as the pair (-X, -X - d), which has the same losses. An output has infinite loss if it is possible
-only under the first law of a pair. In the direction (X - d, X) these are the outputs with X < d. In
-the direction (X, X - d) they are the outputs X > n - d of binomial noise with n trials. If outputs
-of infinite loss exist, the largest loss and all Renyi divergences are infinite, and epsilon(delta)
-is infinite for every delta below their mass. Proofs: docs/proofs/curve.md.
+These laws are in general not symmetric, so (X, X - d) and (X - d, X) differ. The second direction
+is computed as the pair (-X, -X - d), which has the same losses. An output has infinite loss if it
+is impossible under the second law of the pair. In the direction (X - d, X) these are the outputs
+below 0, where X < d. In the direction (X, X - d) they are the outputs X > n - d of binomial noise
+with n trials. If outputs of infinite loss exist, the largest loss and all Renyi divergences are
+infinite, and epsilon(delta) is infinite for every delta below their mass. Proofs:
+docs/proofs/curve.md.
 """
 
 from __future__ import annotations

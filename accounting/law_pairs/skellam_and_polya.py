@@ -11,14 +11,14 @@ functions has Amos' bounds (Math. Comp. 28, 1974),
 The loss grows like d asinh(m/v) without bound, but every Renyi divergence D_alpha is finite, and
 D_alpha/alpha decreases to 0.
 
-Polya difference of shape r and scale s: let q be the masses of the Polya law, with q(k+1)/q(k) =
-beta (k+r)/(k+1) and beta = e^(-1/s). The difference has the masses p(n) = sum_j q(j) q(n+j).
-p(n+1)/p(n) is a mean of ratios of q, so it decreases to beta if r > 1 and increases to beta if r <
-1. The loss at m >= 0 has the limit d/s.
+Polya difference of shape r and scale s: let q be the masses of the Polya law, with
+q(k+1)/q(k) = beta (k+r)/(k+1) and beta = e^(-1/s). The difference has the masses p(n) = sum_j q(j)
+q(n+j). p(n+1)/p(n) is a mean of ratios of q, so it decreases to beta if r > 1 and increases to beta
+if r < 1. The loss at m >= 0 has the limit d/s.
 
-The Renyi divergences of both laws are computed from a table of log p(0), ..., log p(R). With t(m) =
-p(m) (p(m)/p(m+d))^(alpha-1), D_alpha = log(sum_m t(m))/(alpha - 1); the terms outside the table
-have proven bounds. Proofs: docs/proofs/curve.md.
+The Renyi divergences of both laws are computed from a table of log p(0), ..., log p(R). With
+t(m) = p(m) (p(m)/p(m+d))^(alpha-1), D_alpha = log(sum_m t(m))/(alpha - 1); the terms outside the
+table have proven bounds. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -302,8 +302,8 @@ class PolyaDifferenceBelowOne(_Difference):
     r"""The pair (X, X - d) for a Polya difference X of shape r < 1.
 
     The masses are log-convex away from 0. So the loss L increases from -L(0) at -d to L(0) at 0,
-    and then decreases towards its limit d/s for the scale s. Optimal tests are not rays {m, m+1,
-    ...}, so the curve is computed from discretised losses.
+    and then decreases towards its limit d/s for the scale s. Optimal tests are not rays
+    {m, m+1, ...}, so the curve is computed from discretised losses.
 
     >>> noise = PolyaDifference(shape="1/2", scale=1)
     >>> pair = PolyaDifferenceBelowOne(noise=noise, shift=1)

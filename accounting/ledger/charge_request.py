@@ -108,7 +108,7 @@ class CheckedRequest:
 
     @classmethod
     def of_json(cls, data: Mapping[str, Any], counters: int) -> Self:
-        r"""Parse the output of :meth:`to_json`; raises an error without ``counters`` amounts."""
+        r"""Parse the output of :meth:`to_json`, whose price must have ``counters`` amounts."""
         price, record = data["price"], data["record"]
         amounts = tuple(integer("amounts", each, at_least=0) for each in price["amounts"])
         costs = tuple(Fraction(each) for each in price["costs"])

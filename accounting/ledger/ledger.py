@@ -480,8 +480,8 @@ class Ledger:
         r"""Verify the whole ledger, and return all inconsistencies with their locations.
 
         Every row that was edited, deleted or inserted is found, unless all later digests and
-        counters were recomputed too. Even a recomputed history is found with ``receipts``, if it
-        lacks one of their charges. At most 100 findings are returned.
+        counters were recomputed too. With ``receipts``, even a recomputed history is found, because
+        the charges of all receipts must exist in it. At most 100 findings are returned.
         """
         book, found = self._book, list[Damage]()
         acknowledged = [(receipt.number, receipt.digest) for receipt in receipts]

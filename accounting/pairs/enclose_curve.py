@@ -1,9 +1,9 @@
 r"""Enclosures of privacy curves, of their inverses, and of the supremum of D_alpha/alpha.
 
 The precision increases until an enclosure is narrow enough. For the Renyi divergences D_alpha of a
-pair, the supremum over alpha > 1 (the zCDP parameter) is found by branch and bound. K(alpha) =
-(alpha - 1) D_alpha is convex with K(1) = 0, so on an interval [a, b] of orders K lies below the
-line l through its values at a and b. This gives the upper bound
+pair, the supremum over alpha > 1 (the zCDP parameter) is found by branch and bound.
+K(alpha) = (alpha - 1) D_alpha is convex with K(1) = 0, so on an interval [a, b] of orders K lies
+below the line l through its values at a and b. This gives the upper bound
 
     D_alpha/alpha <= l(alpha)/(alpha (alpha - 1)) = |l(0)|/alpha - |l(1)|/(alpha - 1).
 
@@ -162,7 +162,7 @@ def _bracketed(
 
 
 def moved(end: arb, towards: arb, certain: Callable[[arb], object], times: int) -> arb:
-    r"""The last certain point of a bisection that starts at ``end`` and moves to ``towards``."""
+    r"""Bisect from ``end`` to ``towards``, and return the last point where ``certain`` holds."""
     for _ in range(times):
         middle = ((end + towards) / 2).mid()
         end, towards = (middle, towards) if certain(middle) else (end, middle)

@@ -5,16 +5,16 @@ with the privacy loss L(m) = log P(m)/Q(m). :class:`Pair` is the interface of su
 ``law_pairs`` defines the pair of each noise law. If a reflection swaps P and Q (symmetric noise),
 the direction (P, Q) suffices; otherwise ``mirror`` is the other direction (Q, P).
 
-:class:`RayPair` is for laws with an increasing loss. Then every optimal test rejects on a ray {m,
-m+1, ...}, and the curves are enclosed by a search for the optimal m. With A(m) = P([m, oo)) and
+:class:`RayPair` is for laws with an increasing loss. Then every optimal test rejects on a ray
+{m, m+1, ...}, and the curves are enclosed by a search for the optimal m. With A(m) = P([m, oo)) and
 B(m) = Q([m, oo)):
 
     delta(epsilon)  = max_m  A(m) - e^epsilon B(m)
     epsilon(delta)  = max(0, max_m  log((A(m) - delta)/B(m)))
     tradeoff(alpha) = max_m  1 - A(m) + e^(L(m-1)) (B(m) - alpha)
 
-:class:`ShiftedPair` needs only the mass function p of a symmetric log-concave law, because L(m) =
-log p(m)/p(m+d) is then increasing for every shift d. Laws without an increasing loss are
+:class:`ShiftedPair` needs only the mass function p of a symmetric log-concave law, because
+L(m) = log p(m)/p(m+d) is then increasing for every shift d. Laws without an increasing loss are
 discretised (:mod:`accounting.pld`). Proofs: docs/proofs/curve.md.
 """
 
@@ -336,8 +336,8 @@ class RayPair(ClosedPair):
     def bound(self, m: int, delta: Fraction) -> arb:
         r"""The lower bound E(m) = log((A(m) - delta)/B(m)) on epsilon(delta).
 
-        It is -infinity if A(m) <= delta. It is also -infinity if this cannot be excluded but E(m) <
-        0 is certain, since a negative bound is useless.
+        It is -infinity if A(m) <= delta. It is also -infinity if this cannot be excluded but
+        E(m) < 0 is certain, since a negative bound is useless.
         """
         gap, rest = self.tails(m)
         left = gap - ball(delta)

@@ -12,9 +12,9 @@ u_s ~ Normal(-1/2v, 1/v) under Q. The Renyi divergences of order a follow from m
 
     e^((a-1) D_a(P||Q)) = E[R^a],    e^((a-1) D_a(Q||P)) = E[R^(1-a)].
 
-Integer powers above 1 are coefficients of a power series. Negative powers are the integrals E[R^-s]
-= (1/Gamma(s)) int mu^(s-1) E[e^(-mu R)] dmu over mu > 0. They are bounded cell by cell, because the
-logarithm of the Laplace transform is convex (docs/proofs/subsampling.md).
+Integer powers above 1 are coefficients of a power series. Negative powers are the integrals
+E[R^-s] = (1/Gamma(s)) int mu^(s-1) E[e^(-mu R)] dmu over mu > 0. They are bounded cell by cell,
+because the logarithm of the Laplace transform is convex (docs/proofs/subsampling.md).
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ class Side:
     r"""The direction of a bound, and the order of the two neighbouring datasets.
 
     The bound is an upper bound if ``above``, else a lower bound. It bounds the loss of (P, Q) if
-    ``present``, else that of (Q, P), where only P contains the example. With R = dP/dQ, x =
-    e^epsilon and the mean E under Q, delta(epsilon) is E[(R - x)+] for (P, Q) and E[(1 - xR)+] for
-    (Q, P). So an upper bound rounds the ratios R up in the first case and down in the second, and
-    rounds masses up in both.
+    ``present``, else that of (Q, P), where only P contains the example. With R = dP/dQ,
+    x = e^epsilon and the mean E under Q, delta(epsilon) is E[(R - x)+] for (P, Q) and E[(1 - xR)+]
+    for (Q, P). So an upper bound rounds the ratios R up in the first case and down in the second,
+    and rounds masses up in both.
     """
 
     above: bool
@@ -99,7 +99,7 @@ class _Ratios:
 
 
 def atoms_for(width: float) -> int:
-    r"""The number of atoms for the relative ``width`` of a bound, at most 4000.
+    r"""The number of atoms per distribution for bounds of relative ``width``, at most 4000.
 
     >>> atoms_for(8e-4), atoms_for(8e-5)
     (1300, 4000)
@@ -234,7 +234,10 @@ def _listed(ratios: Floats, masses: Floats, hidden: float, side: Side) -> Listin
 
 @lru_cache(maxsize=4096)
 def renyi_of_allocation(variance: Fraction, rounds: int, order: int) -> End:
-    r"""An upper bound on the Renyi divergence of integer ``order`` >= 2, in both directions.
+    r"""An upper bound on the Renyi divergence of one epoch of random allocation.
+
+    It holds in both directions, for an integer ``order`` >= 2. ``variance`` is the v of the module
+    docstring.
 
     >>> float(renyi_of_allocation(Fraction(1), 1, 3))  # one round: a/2v
     1.5...

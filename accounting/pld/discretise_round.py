@@ -496,7 +496,7 @@ r"""Pairs (probability, table), one for each kind of round; the outcome reveals 
 
 
 def sketch_of(cells: Cells, x: Floats | None = None) -> Sketch:
-    r"""A :data:`Sketch` with one point for each cell, whose loss is log(p/q)."""
+    r"""The loss log(P-mass/Q-mass) of each cell, and its approximate mass, as a :data:`Sketch`."""
     p, q = cells.p.value, cells.q.value
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         losses = np.log(p / q)

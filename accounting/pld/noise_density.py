@@ -123,10 +123,10 @@ class Density(ABC):
     @property
     @abstractmethod
     def reach(self) -> float:
-        r"""A lower bound on the x > 0 with t(x) = 699, the limit of floats; infinite for a kink."""
+        r"""A lower bound on the x > 0 with t(x) = 699; infinite if t has a kink."""
 
     def spacing(self, size: float) -> tuple[float, float]:
-        r"""The numbers (a, h) such that all edges up to ``size`` lie on the grid a + k h."""
+        r"""The numbers (a, h) such that edges up to ``size`` lie on the grid a + k h, k integer."""
         return 0.0, _grid(size)
 
     def masses(self, edges: Floats, shift: int) -> Approximate:

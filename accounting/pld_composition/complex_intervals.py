@@ -1,8 +1,8 @@
 r"""Arithmetic on arrays of discs in the complex plane, with floating-point centres and radii.
 
 Floats are only multiplied, added, divided or subjected to square roots. These operations are
-correctly rounded (IEEE 754 double, to nearest), and each has an a-priori error bound in units of u
-= 2^-53. Sines and exponentials have no such bound, so they are computed in ball arithmetic:
+correctly rounded (IEEE 754 double, to nearest), and each has an a-priori error bound in units of
+u = 2^-53. Sines and exponentials have no such bound, so they are computed in ball arithmetic:
 :func:`circle` multiplies entries of a table of balls by short Taylor polynomials. Proofs:
 docs/proofs/total_loss.md.
 """

@@ -82,10 +82,11 @@ class _Aim:
 class ContourIntegral:
     r"""The total loss L of a composition: for each pair in ``parts``, k independent losses.
 
-    ``parts`` lists the pairs (loss, k). The delta at epsilon is P(L = oo) + E[(1 - e^(epsilon -
-    L))+; L < oo]. The methods take the requested ``relative`` width, at least 1e-12, where an
-    epsilon below 1e-9 counts as 1e-9, and a delta below 1e-300 as 1e-300. The enclosure is always
-    valid. It is wider than requested if the requested width would take more than a few seconds:
+    ``parts`` lists the pairs (loss, k). The delta at epsilon is
+    P(L = oo) + E[(1 - e^(epsilon - L))+; L < oo]. The methods take the requested ``relative``
+    width, at least 1e-12, where an epsilon below 1e-9 counts as 1e-9, and a delta below 1e-300 as
+    1e-300. The enclosure is always valid. It is wider than requested if the requested width would
+    take more than a few seconds:
 
     - if epsilon is a sum of losses of large probability;
     - if delta is close to 1;

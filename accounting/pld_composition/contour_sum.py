@@ -9,10 +9,10 @@ is the curve after one more release, a Gaussian of loss variance tau^2; so it is
 same integral with 1/(z(z+1)) - tau^2 e^(tau^2/8) in place of 1/(z(z+1)) is a lower bound. Both are
 computed as trapezoid sums over the same frequencies y.
 
-:func:`epsilon_between` computes the epsilon at which the curve has a given value. Floats propose a
-lower and an upper bound on epsilon. They are certified if the lower bound on the curve is at least
-this value at the one, and the upper bound is at most this value at the other, because the curve is
-non-increasing. Proofs: docs/proofs/total_loss.md.
+:func:`epsilon_between` computes the epsilon at which the curve has a given value. Floats propose
+two numbers a <= b. As the curve is non-increasing, a is a lower bound on epsilon if the lower bound
+on the curve at a is at least this value. Likewise, b is an upper bound on epsilon if the upper
+bound on the curve at b is at most this value. Proofs: docs/proofs/total_loss.md.
 """
 
 from __future__ import annotations

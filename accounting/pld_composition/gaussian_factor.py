@@ -1,8 +1,8 @@
 r"""The factor of the contour integral for discrete Gaussian noise, in closed form.
 
 Let X be a discrete Gaussian with parameter v (the sigma^2 of the law), D the shift, and E the mean
-under the law of X. The privacy loss is L = (D^2 + 2DX)/2v, and z = c + iy with the tilt c. With a =
-D^2/2v, P = 2 pi v/D and Theta = sum_j e^(-2 pi^2 v j^2), Poisson summation gives
+under the law of X. The privacy loss is L = (D^2 + 2DX)/2v, and z = c + iy with the tilt c. With
+a = D^2/2v, P = 2 pi v/D and Theta = sum_j e^(-2 pi^2 v j^2), Poisson summation gives
 
     E e^(zL) = S phi(y),   S = e^(ac(c+1))/Theta,
     phi(y)   = e^(ia(2c+1)y) sum_j e^(-a(y - jP)^2 - 2 pi i j D c),

@@ -94,7 +94,7 @@ def listing(pair: Pair, step: Fraction, start: Fraction, digits: int, *, above: 
     If ``above``, the discretised loss dominates the loss of the round; otherwise the loss of the
     round dominates the discretised loss.
 
-    Raises OverflowError, before any work, if more than 2^22 grid points are needed.
+    Raises OverflowError if more than 2^22 grid points are needed.
     """
     fixed, unit, found = pair.fixed, 10**digits, defaultdict[int, int](int)
     for place, mass in (_above if above else _below)(pair, step, start):
