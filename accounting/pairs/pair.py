@@ -216,7 +216,10 @@ class RayPair(ClosedPair):
 
     @abstractmethod
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""A range (first, last) that contains the first m with L > ``epsilon``, or None."""
+        r"""A range (first, last) that contains the first m with L > ``epsilon``.
+
+        The result is None if no m has such a loss.
+        """
 
     @abstractmethod
     def tails(self, m: int) -> tuple[arb, arb]:

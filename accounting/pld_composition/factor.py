@@ -82,7 +82,7 @@ class LossPart(ABC):
 
     @abstractmethod
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        r"""Approximate K(c), K'(c) and K''(c) for K = log M and c = ``tilt``, only for speed."""
+        r"""Approximate cumulants K, K' and K'' at ``tilt``, K = log M; they only affect speed."""
 
     @abstractmethod
     def factor(

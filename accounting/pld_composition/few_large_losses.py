@@ -173,7 +173,10 @@ class Split:
         return int(np.searchsorted(self.listing.losses, self.least))
 
     def parts(self, large: int) -> _Parts:
-        r"""The losses, with counts, of all rounds if only the first ``large`` have a large loss."""
+        r"""The losses of all rounds if only the first ``large`` rounds have a large loss.
+
+        They are pairs (loss, count), for the small losses and for the large losses.
+        """
         losses, masses, first = self.listing.losses, self.listing.masses, self._first
         both = ((slice(first), self.rounds - large), (slice(first, None), large))
         # The direction of a listing does not matter here: its atoms are exact.

@@ -397,7 +397,7 @@ class DominatingPairs:
 
 
 def of_table(table: LossTable) -> DominatingPairs:
-    r"""The dominating pair of a round ``table`` that no neighbouring datasets need attain."""
+    r"""The dominating pair of the round ``table``, which neighbouring datasets need not attain."""
     return DominatingPairs(above=(((TabledLoss.of(table, above=True), 1),),), attained=())
 
 

@@ -45,7 +45,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Listing:
-    r"""The losses start + j step with the masses ``weights[j - first]``, in units of 10^-digits."""
+    r"""A loss distribution: start + j step has the mass ``weights[j - first]`` 10^-digits."""
 
     above: bool
     step: Fraction

@@ -93,7 +93,8 @@ def size(each: Round, digits: int) -> int:
 def pair_of(each: Round, fixed: Fixed, grid: Grid, least: int) -> Pair:
     r"""The pair of a round as cells, without those whose P-mass is below ``least``.
 
-    For real-valued noise, the edges of the cells are placed where the loss crosses ``grid``.
+    For real-valued noise, ``grid`` decides where cells begin and end: where the loss crosses the
+    grid.
     """
     if each.law == "stated":
         # Randomised response: the loss is +-epsilon, and P and Q are disjoint with probability
