@@ -1,1 +1,1 @@
-r"""The worst-case pair of every noise law; ``registry`` finds the pair of a law."""
+r"""The dominating pairs of every noise law; ``registry`` finds the pair of a law."""

@@ -1,18 +1,19 @@
-r"""The pairs of discrete Gaussian noise, and of sums of n discrete Gaussians, with their shifts.
+r"""The pairs (X, X - d) for discrete Gaussian noise X, and for a sum X of n discrete Gaussians.
 
-For one variable X and v = sigma^2, the value x has the loss d (2x + d)/2v under the shift d.
-D_alpha = d^2/2v + log E[e^((alpha-1) d X/v)]/(alpha-1) is at most alpha d^2/2v, with equality if
-(alpha-1) d is an integer.
+D_alpha is the Renyi divergence of the pair. For one discrete Gaussian with v = sigma^2, the output
+x has the privacy loss d (2x + d)/2v. So D_alpha = d^2/2v + log E[e^((alpha-1) d X/v)]/(alpha-1),
+which is at most alpha d^2/2v, with equality if (alpha-1) d is an integer.
 
-For the sum of n variables let V = n sigma^2 and Z = sum_k e^(-k^2/2 sigma^2). The sum has the law
-p(m) = e^(-m^2/2V) phi(m), where phi is positive and has period n: Z^n phi(m) is the sum of
-e^(-|x - m/n|^2/2 sigma^2) over the vectors x of n integers with sum m. So the loss of m is
-d(2m + d)/2V + log phi(m)/phi(m+d), whose second term is 0 if n divides d, and
+For the sum of n variables let V = n sigma^2 and Z = sum_j e^(-j^2/2 sigma^2), over all integers j.
+The sum has the masses p(m) = e^(-m^2/2V) phi(m). Here phi(m) is Z^-n times the sum of
+e^(-|x - m/n|^2/2 sigma^2) over the vectors x of n integers with sum m; phi is positive and has
+period n. So the loss at m is d(2m + d)/2V + log phi(m)/phi(m+d), where the second term is 0 if n
+divides d. With k = alpha - 1,
 
-    D_alpha = alpha d^2/2V + log(sum_m phi(m)^alpha phi(m+d)^(1-alpha) e^(-(m-kd)^2/2V))/k
+    D_alpha = alpha d^2/2V + log(sum_m phi(m)^alpha phi(m+d)^(1-alpha) e^(-(m-kd)^2/2V))/k.
 
-with k = alpha - 1. By Poisson summation phi lies within (1 - e, 1 + e) of its mean for
-e = phi(0)/mean - 1. Proofs: docs/proofs/curve.md.
+By Poisson summation, the ratio of phi to its mean lies between 1 - e and 1 + e, where 1 + e is the
+ratio at m = 0. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -77,35 +78,30 @@ class _Gaussian(ShiftedPair):
         return self.shift**2 / (2 * self._whole)
 
     def loss(self, m: int) -> Fraction | arb:
-        r"""The loss d (2m + d)/2V at m."""
         return self.shift * (2 * m + self.shift) / (2 * self._whole)
 
     def near(self, epsilon: Fraction) -> int:
-        r"""The first m with d (2m + d)/2V > epsilon."""
         return math.floor(epsilon * self._whole / self.shift - Fraction(self.shift, 2)) + 1
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""The first m with a loss above epsilon, in exact arithmetic."""
         return (self.near(epsilon),) * 2
 
     def start(self, delta: Fraction) -> Fraction:
-        r"""The value rho + 2 sqrt(rho log(1/delta)), about 10% above epsilon(delta)."""
+        # rho + 2 sqrt(rho log(1/delta)) is about 10% above epsilon(delta).
         rho = ball(self._limit)
         return middle(rho + 2 * (rho * abs(ball(delta).log()).upper()).sqrt())
 
     def guess(self, delta: Fraction) -> int | None:
-        r"""The optimal m for real Gaussian noise, or that of the general search for small noise."""
         near = real_gaussian_epsilon(2 * self._limit, delta)
         if self.noise.sigma_squared < NEARLY_REAL or not near > 0:
             return RayPair.guess(self, delta)
         return self.near(Fraction(near))
 
     def largest_loss(self) -> Enclosure:
-        r"""The largest loss: infinite, since the loss grows with m."""
         return Enclosure.infinite()
 
     def renyi(self, order: Fraction) -> Fraction | arb:
-        r"""D_alpha: alpha d^2/2V if n divides (alpha-1) d, otherwise a ball below that value."""
+        # alpha d^2/2V if n divides (alpha-1) d, otherwise a ball below that value.
         excess = order - 1
         if (excess * self.shift / self._count).denominator == 1:
             return order * self._limit
@@ -114,7 +110,6 @@ class _Gaussian(ShiftedPair):
         return ball(self._limit) + moment / ball(excess)
 
     def zcdp(self) -> Fraction | Enclosure:
-        r"""The zCDP parameter d^2/2V, attained at order 1 + n."""
         return self._limit
 
 
@@ -129,7 +124,6 @@ class GaussianPair(_Gaussian):
     noise: DiscreteGaussian
 
     def tails(self, m: int) -> tuple[arb, arb]:
-        r"""A(m) - B(m) and B(m), with one partition sum for all masses of the gap."""
         if self.shift > _SUMMED:
             return ShiftedPair.tails(self, m)
         rate = 1 / (2 * ball(self.noise.sigma_squared))
@@ -139,9 +133,10 @@ class GaussianPair(_Gaussian):
 
 
 def mills(x: float) -> float:
-    r"""Mills' ratio (1 - Phi(x))/phi(x) of the normal law, to about 1e-13; not an enclosure.
+    r"""Mills' ratio P(Z > x)/phi(x) of a standard normal Z with density phi.
 
-    SciPy's functions are as accurate, but importing them takes longer than most commands run.
+    It is accurate to about 1e-13, without a proven error. SciPy's functions are as accurate, but
+    importing them takes longer than most commands run.
 
     >>> mills(0), mills(1e9)
     (1.2533141373155..., 1e-09)
@@ -156,7 +151,7 @@ def mills(x: float) -> float:
 
 
 def real_gaussian_epsilon(squared: Fraction, delta: Fraction) -> float:
-    r"""The approximate epsilon at ``delta`` of real Gaussian noise with mu^2 = ``squared``."""
+    r"""The approximate epsilon of real Gaussian noise with (shift/sigma)^2 = ``squared``."""
     # With a = epsilon/mu - mu/2 and Mills' ratio R, delta = phi(a) (R(a) - R(a+mu)). Newton's
     # method is applied to log delta, whose slope in a is -mu R(a+mu)/(R(a) - R(a+mu)). The result
     # only starts a search.
@@ -178,7 +173,7 @@ def real_gaussian_epsilon(squared: Fraction, delta: Fraction) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaussianSumPair(_Gaussian):
-    r"""The pair (X, X - d) for the sum X of ``count`` discrete Gaussians.
+    r"""The pair (X, X - d) for the sum X of ``noise.count`` discrete Gaussians; d is ``shift``.
 
     >>> noise = DiscreteGaussianSum(count=16, sigma_squared=4)
     >>> pair = GaussianSumPair(noise=noise, shift=16)
@@ -193,17 +188,14 @@ class GaussianSumPair(_Gaussian):
         return self.shift % self.noise.count == 0
 
     def loss(self, m: int) -> Fraction | arb:
-        r"""The loss d(2m + d)/2V + log phi(m)/phi(m+d) at m."""
         linear = cast("Fraction", _Gaussian.loss(self, m))
         return linear if self._on_lattice else ball(linear) + self._excess(m)
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""The first m with loss above epsilon; exact at epsilon = 0, and if n divides d."""
         exact = epsilon == 0 or self._on_lattice
         return _Gaussian.ray(self, epsilon) if exact else ShiftedPair.ray(self, epsilon)
 
     def mass_balls(self, first: int, last: int) -> list[arb]:
-        r"""The masses e^(-m^2/2V) phi(m), where phi has period n."""
         flat, rate = _flat(self.noise, ctx.prec), 1 / (2 * ball(self._whole))
         if flat is None:
             return [(self._log_phi(m) - rate * m * m).exp() for m in range(first, last + 1)]
@@ -212,7 +204,7 @@ class GaussianSumPair(_Gaussian):
     # -- orders -------------------------------------------------------------------------------
 
     def renyi(self, order: Fraction) -> Fraction | arb:
-        r"""D_alpha from the module's formula, which is exact if n divides d and (alpha-1) d."""
+        # The module's formula, which is exact if n divides d and (alpha-1) d.
         if self._on_lattice:
             return _Gaussian.renyi(self, order)
         excess = order - 1
@@ -227,11 +219,8 @@ class GaussianSumPair(_Gaussian):
         return line + self._by_the_sum(order) / ball(excess)
 
     def zcdp(self) -> Fraction | Enclosure:
-        r"""The zCDP parameter: d^2/2V if n divides d, otherwise larger by at most E.
-
-        E is an upper bound on log phi(m)/phi(m+d). If it is not negligible, branch and bound gives
-        a relative width of 1e-4.
-        """
+        # d^2/2V if n divides d, otherwise larger by at most E, an upper bound on log
+        # phi(m)/phi(m+d). If E is not negligible, branch and bound gives a relative width of 1e-4.
         if self._on_lattice:
             return self._limit
         with precision(_BITS):

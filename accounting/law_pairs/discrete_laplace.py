@@ -1,11 +1,11 @@
-r"""Discrete Laplace noise and its shifts, in closed form.
+r"""The pair (X, X - d) for discrete Laplace noise X, in closed form.
 
 For the scale s and the shift d let beta = e^(-1/s), C = (1-beta)/(1+beta) and g = beta^(2alpha-1).
-The loss of x is (|x+d| - |x|)/s, and
+The loss at x is (|x+d| - |x|)/s, and the Renyi divergence of order alpha is
 
     D_alpha = d/s + log((1 + beta^((2alpha-1)d))/(1+beta) + C (g - g^d)/(1-g))/(alpha-1).
 
-D_alpha/alpha decreases in alpha, so the zCDP parameter is the limit at alpha = 1, the
+D_alpha/alpha is decreasing in alpha, so the zCDP parameter is its limit at alpha = 1, the
 Kullback-Leibler divergence. Proofs: docs/proofs/curve.md.
 """
 
@@ -39,14 +39,13 @@ class LaplacePair(ShiftedPair):
         return (abs(m + self.shift) - abs(m)) / self.noise.scale
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""The first m with (2m+d)/s > epsilon in [-d, 0], in exact arithmetic, or None."""
         if epsilon * self.noise.scale >= self.shift:
             return None
         first = math.floor((epsilon * self.noise.scale - self.shift) / 2) + 1
         return first, first
 
     def tails(self, m: int) -> tuple[arb, arb]:
-        r"""Geometric tails or their complements; the difference is formed without cancellation."""
+        # Geometric tails or their complements; the difference is formed without cancellation.
         rate = 1 / ball(self.noise.scale)
         rest = self._above(m + self.shift)
         if m > 0:
@@ -59,15 +58,12 @@ class LaplacePair(ShiftedPair):
         return gap / (1 + beta), rest
 
     def constant_beyond(self) -> tuple[int, int]:
-        r"""The pair (-d, 0), since the loss is -d/s up to m = -d, and d/s from 0 on."""
         return -self.shift, 0
 
     def largest_loss(self) -> Enclosure:
-        r"""The largest loss d/s, attained at every x >= 0."""
         return Enclosure.exactly(self.shift / self.noise.scale)
 
     def renyi(self, order: Fraction) -> arb:
-        r"""D_alpha, from the closed form in the module docstring."""
         rate, excess = 1 / ball(self.noise.scale), ball(order - 1)
         rise = rate * ball(2 * order - 1)
         inner = (1 + (-rise * self.shift).exp()) / (1 + (-rate).exp())
@@ -77,7 +73,6 @@ class LaplacePair(ShiftedPair):
         return self.shift * rate + inner.log() / excess
 
     def zcdp(self) -> arb:
-        r"""The Kullback-Leibler divergence, the limit of D_alpha/alpha at alpha = 1."""
         # s KL = sum_x p(x) (|x+d| - |x|) = sum_{j<d} P(-j <= X <= j), telescoping in d,
         #      = sum_{j<d} 1 - 2 beta^(j+1)/(1+beta) = d - 2 beta (1 - beta^d)/((1+beta)(1-beta)).
         rate = 1 / ball(self.noise.scale)

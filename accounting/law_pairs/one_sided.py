@@ -1,10 +1,12 @@
-r"""The pairs of Poisson, binomial and Polya noise, which are >= 0, in both directions.
+r"""The pairs of Poisson, binomial and Polya noise X >= 0 with its shift X - d, in both directions.
 
-The two directions are X on {0, 1, ...} (up to n for the binomial law) against X - d, and X - d
-against X; the second is the pair of -X under the same shift. Under each dataset there are outputs
-that the other cannot produce: X < d in the second direction, and X > n - d in the first direction
-for the binomial law. So the largest loss and every Renyi divergence are infinite, and
-epsilon(delta) is infinite for delta below that mass. Proofs: docs/proofs/curve.md.
+These laws are in general not symmetric, so (X, X - d) and (X - d, X) differ. The second direction
+is computed as the pair (-X, -X - d), which has the same losses. An output has infinite loss if it
+is impossible under the second law of the pair. In the direction (X - d, X) these are the outputs
+below 0, where X < d. In the direction (X, X - d) they are the outputs X > n - d of binomial noise
+with n trials. If outputs of infinite loss exist, the largest loss and all Renyi divergences are
+infinite, and epsilon(delta) is infinite for every delta below their mass. Proofs:
+docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ _SUMMED: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneSidedPair(ShiftedPair):
-    r"""The pair (X, X - d), or if ``mirrored`` (-X, -X - d), for a log-concave X >= 0.
+    r"""The pair (-X, -X - d) if ``mirrored``, otherwise (X, X - d), for log-concave noise X >= 0.
 
-    ``most`` is the largest value of X, or None if X is unbounded.
+    d is ``shift``, and p is the mass function of X.
     """
 
     mirrored: bool = True
@@ -43,20 +45,20 @@ class OneSidedPair(ShiftedPair):
 
     @property
     def most(self) -> int | None:
-        r"""The largest value of X, or None if there is none."""
+        r"""The largest value of X, or None if X is unbounded."""
         return None
 
     @abstractmethod
     def log_odds(self, k: int) -> arb:
-        r"""The log ratio log(p(k)/p(k+d)) if both masses are positive; it increases in k."""
+        r"""The logarithm of p(k)/p(k+d), which is increasing in k; both masses must be positive."""
 
     @abstractmethod
     def odds(self, k: int) -> Fraction | None:
-        r"""The odds p(k)/p(k+d) if they are known to be rational, otherwise None."""
+        r"""The ratio p(k)/p(k+d) as an exact fraction, or None if it may be irrational."""
 
     @abstractmethod
     def crossing(self, level: float) -> float:
-        r"""The approximate k with log_odds(k) = ``level``; ArithmeticError if none exists."""
+        r"""The approximate k where ``log_odds`` is ``level``; raises ArithmeticError if none is."""
 
     # -- the pair -----------------------------------------------------------------------------
 
@@ -64,7 +66,6 @@ class OneSidedPair(ShiftedPair):
         return replace(self, mirrored=not self.mirrored)
 
     def loss(self, m: int) -> arb:
-        r"""The loss log p(m)/p(m+d), or log p(-m)/p(-m-d); infinite beyond an end of a support."""
         here, there = (-m, -m - self.shift) if self.mirrored else (m, m + self.shift)
         if not self._possible(here):
             # Outside the support of P, any loss that keeps the order is valid: -infinity to the
@@ -79,7 +80,6 @@ class OneSidedPair(ShiftedPair):
         return k >= 0 and (self.most is None or k <= self.most)
 
     def near(self, epsilon: Fraction) -> int:
-        r"""The approximate first m with a loss above epsilon; it only starts a search."""
         try:
             level = float(-epsilon if self.mirrored else epsilon)
             k = math.floor(self.crossing(level))
@@ -88,17 +88,15 @@ class OneSidedPair(ShiftedPair):
         return -k - self.shift if self.mirrored else k
 
     def lowest(self) -> float:
-        r"""-infinity: no lower bound is known for an asymmetric law."""
+        # No lower bound is known for an asymmetric law.
         return -math.inf
 
     def even(self, m: int) -> bool:
-        r"""Whether L(m) is exactly 0; False if the odds are irrational or take long to compute."""
         if self.shift > _MOST_EXACT:
             return False
         return self.odds(-m - self.shift if self.mirrored else m) == 1
 
     def hidden(self) -> Loss:
-        r"""The mass of infinite loss: P(X > most - d), or P(X < d) if mirrored."""
         if self.most is not None and self.shift > self.most:
             return Fraction(1)
         if self.mirrored:
@@ -106,21 +104,18 @@ class OneSidedPair(ShiftedPair):
         return Fraction(0) if self.most is None else self.noise.sf_ball(self.most - self.shift)
 
     def largest_loss(self) -> Enclosure:
-        r"""Infinite, as some outcome has mass under only one dataset, or the loss is unbounded."""
         return Enclosure.infinite()
 
     def renyi(self, order: Fraction) -> Loss:
-        r"""D_alpha: infinity if a loss is infinite; otherwise raises :class:`NotDerived`."""
         if self.mirrored or self.most is not None:
             return arb("inf")
         return ShiftedPair.renyi(self, order)
 
     def zcdp(self) -> Loss | Enclosure:
-        r"""The zCDP parameter: infinity if mirrored; otherwise raises :class:`NotDerived`."""
         return self.renyi(Fraction(2)) if self.mirrored else ShiftedPair.zcdp(self)
 
     def bends(self) -> tuple[int, ...]:
-        r"""The last m in both supports; L is infinite from m + 1 on."""
+        # The last m in both supports; L is infinite from m + 1 on.
         if self.mirrored:
             return (-self.shift,)
         return () if self.most is None else (self.most - self.shift,)
@@ -128,7 +123,7 @@ class OneSidedPair(ShiftedPair):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoissonPair(OneSidedPair):
-    r"""The pair of Poisson noise of mean lambda: p(k)/p(k+d) = (k+1)...(k+d)/lambda^d.
+    r"""The pairs of Poisson noise of mean lambda, for which p(k)/p(k+d) = (k+1)...(k+d)/lambda^d.
 
     >>> pair = PoissonPair(noise=Poisson(mean=50), shift=1)
     >>> pair.loss(-50).contains(0), pair.mirror().loss(49).contains(0)
@@ -144,13 +139,13 @@ class PoissonPair(OneSidedPair):
         return Fraction(math.prod(range(k + 1, k + self.shift + 1))) / self.noise.mean**self.shift
 
     def crossing(self, level: float) -> float:
-        r"""The k with these log odds: lambda e^(level/d), minus about half the shift."""
+        # lambda e^(level/d), minus about half the shift.
         return float(self.noise.mean) * math.exp(level / self.shift) - (self.shift + 1) / 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinomialPair(OneSidedPair):
-    r"""Binomial noise: p(k)/p(k+d) = prod_{j=1..d} (k+j)/(n-k-d+j) ((1-p)/p)^d.
+    r"""The pairs of binomial noise with n trials of probability p.
 
     >>> noise = Binomial(trials=100, probability="1/2")
     >>> pair = BinomialPair(noise=noise, shift=1)
@@ -165,7 +160,7 @@ class BinomialPair(OneSidedPair):
         return self.noise.trials
 
     def mirror(self) -> Pair:
-        r"""This pair if p = 1/2, as n - X then has the law of X; otherwise the mirrored pair."""
+        # If p = 1/2, then n - X has the law of X.
         return self if self.noise.probability == Fraction(1, 2) else OneSidedPair.mirror(self)
 
     def log_odds(self, k: int) -> arb:
@@ -179,7 +174,7 @@ class BinomialPair(OneSidedPair):
         return Fraction(up, down) * ((1 - p) / p) ** self.shift
 
     def crossing(self, level: float) -> float:
-        r"""The k with these log odds: n x/(1 + x) - d/2 with x = p/(1-p) e^(level/d)."""
+        # n x/(1 + x) - d/2 with x = p/(1-p) e^(level/d).
         p = self.noise.probability
         x = float(p / (1 - p)) * math.exp(level / self.shift)
         return self.noise.trials * x / (1 + x) - self.shift / 2
@@ -187,9 +182,10 @@ class BinomialPair(OneSidedPair):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolyaPair(OneSidedPair):
-    r"""Polya noise of shape r > 1: p(k)/p(k+d) = prod_{j=1..d} (k+j)/(k+j-1+r) e^(d/s).
+    r"""The pairs of Polya noise of shape r > 1 and scale s.
 
-    The odds increase to e^(d/s), so the loss of X against X - d stays below d/s.
+    The ratio of the masses at k and k+d is prod_{j=1..d} (k+j)/(k+j-1+r) e^(d/s). It increases to
+    e^(d/s), so the loss of (X, X - d) stays below d/s.
     """
 
     noise: Polya
@@ -202,18 +198,16 @@ class PolyaPair(OneSidedPair):
         del k
 
     def mass_balls(self, first: int, last: int) -> list[arb]:
-        r"""The masses, computed from the ratios of adjacent masses."""
         if last < 0:
             return [arb(0)] * (last + 1 - first)
         return [arb(0)] * -min(first, 0) + self.noise.masses(max(first, 0), last)
 
     def crossing(self, level: float) -> float:
-        r"""The k with (k + r)/(k + 1) = e^(1/s - level/d), minus about half the shift."""
+        # The k with (k + r)/(k + 1) = e^(1/s - level/d), minus about half the shift.
         step = math.expm1(float(1 / self.noise.scale) - level / self.shift)
         return (float(self.noise.shape) - 1 - step) / step - (self.shift - 1) / 2
 
     def largest_loss(self) -> Enclosure:
-        r"""The largest loss d/s, approached for large k and not attained; infinite if mirrored."""
         if self.mirrored:
             return Enclosure.infinite()
         return Enclosure.exactly(self.shift / self.noise.scale)

@@ -1,13 +1,15 @@
-r"""The registry of noise laws and their worst-case pairs, and the shifts of a query.
+r"""The registry that maps each noise law to its dominating pair, and the worst shifts of a query.
 
-This is the only module that lists every law. To add a law, write its
-:class:`accounting.pairs.pair.Pair` in a separate file and add a case here. The curve of a law
-without a case is computed from its mass function if the law is symmetric and log-concave.
+This is the only module that lists all laws. To add a law, write its
+:class:`accounting.pairs.pair.Pair` in a separate file and add a case here. A symmetric log-concave
+law without a case is supported as well: its curve is computed from its mass function.
 
-A shift between neighbouring datasets is an integer vector up to order and sign, since the noise has
-the same symmetric law in every coordinate. A shift is given by its steps with their counts, e.g.
-``((2, 1), (1, 3))`` for (2, 1, 1, 1). A norm sensitivity does not fix the number of coordinates: a
-shift may change as many of them as the norm permits. Proofs: docs/proofs/curve.md.
+A shift is the difference of the query on two neighbouring datasets, an integer vector. The order of
+its entries does not matter, because the noise has the same law in every coordinate. Their signs do
+not matter for symmetric noise, and are chosen by :func:`directions` otherwise. So a shift is given
+by its absolute entries with their counts, e.g. ``((2, 1), (1, 3))`` for (2, 1, 1, 1). A bound on a
+norm does not fix the number of coordinates: a shift may change as many coordinates as the norm
+permits. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ Coordinates: TypeAlias = tuple[tuple[Pair, int], ...]
 
 
 def shift_of(steps: Iterable[int]) -> Shift:
-    r"""The shift that changes one coordinate by each of ``steps`` >= 1.
+    r"""The shift whose nonzero entries have the absolute values ``steps`` >= 1.
 
     >>> shift_of([1, 2, 1, 1])
     ((2, 1), (1, 3))
@@ -72,10 +74,10 @@ def shift_of(steps: Iterable[int]) -> Shift:
 
 
 def heaviest(sensitivity: Sensitivity) -> Shift:
-    r"""The worst shift for the largest loss and for zCDP, whatever the law.
+    r"""The shift with the largest loss and the largest zCDP parameter under ``sensitivity``.
 
-    Under l1 it is one step in one coordinate, under l2 a step of 1 in each of Delta_2^2
-    coordinates, and in a box its corner.
+    It does not depend on the law. Under an l1 norm it changes one coordinate; under an l2 norm D it
+    changes D^2 coordinates by 1; in a box it changes every coordinate by its bound.
 
     >>> heaviest(Sensitivity.l1(3)), heaviest(Sensitivity.l2_squared(3))
     (((3, 1),), ((1, 3),))
@@ -87,10 +89,10 @@ def heaviest(sensitivity: Sensitivity) -> Shift:
 
 
 def maximal(sensitivity: Sensitivity) -> tuple[Shift, ...]:
-    r"""The maximal shifts under ``sensitivity``; at each epsilon, one of them is the worst.
+    r"""The shifts in which no coordinate can change by more within the bound of ``sensitivity``.
 
-    A shift is maximal if no coordinate can change by more within the norm. These are the partitions
-    of the norm into steps (l1) or into squares of steps (l2), and the corner of a box.
+    At each epsilon, one of them is the worst. For an l1 norm they are the partitions of the norm,
+    for an l2 norm those of its square into squares. For a box there is only one such shift.
 
     >>> maximal(Sensitivity.l2_squared(4))
     (((2, 1),), ((1, 4),))
@@ -130,8 +132,8 @@ def _partitions(amount: int, largest: int, power: int) -> Iterator[Shift]:
 def pair_of(noise: Noise, step: int) -> Pair:
     r"""The pair of ``noise`` in one coordinate that changes by ``step`` >= 1.
 
-    If the two directions differ, the pair of a direction with the largest loss is returned. Raises
-    :class:`NotDerived` if the largest shift of the law is not known to be the worst.
+    If the two directions differ, the returned direction has the largest loss. Raises
+    :class:`NotDerived` if it is not known that the largest shift of one coordinate is the worst.
     """
     kind: type[Any] | None = next((p for law, p in _PAIRS.items() if isinstance(noise, law)), None)
     match noise:
@@ -153,11 +155,11 @@ def pair_of(noise: Noise, step: int) -> Pair:
 
 
 def coordinates_of(noise: Noise, shift: Shift, norm: Norm) -> Coordinates:
-    r"""The pairs of the coordinates that ``shift`` changes, all in the same direction.
+    r"""The pairs of all coordinates that ``shift`` changes, with their counts.
 
-    Raises :class:`NotDerived` if :func:`pair_of` does not support the law, or if several
-    coordinates change under an l1 or l2 norm and the law is neither the discrete Gaussian nor the
-    discrete Laplace.
+    All pairs have the direction of :func:`pair_of`. Raises :class:`NotDerived` if :func:`pair_of`
+    does not support the law. It is also raised if several coordinates change under an l1 or l2
+    norm, unless the law is the discrete Gaussian or the discrete Laplace.
     """
     single = len(shift) == 1 and shift[0][1] == 1
     corner = norm in (Norm.ABSOLUTE, Norm.BOX)
@@ -170,24 +172,24 @@ def coordinates_of(noise: Noise, shift: Shift, norm: Norm) -> Coordinates:
 
 
 def additive(noise: Noise) -> bool:
-    r"""Whether D_alpha/alpha is non-increasing, so that the zCDP parameters of coordinates add."""
+    r"""Whether the zCDP parameter of several coordinates is the sum of theirs."""
     return isinstance(noise, (DiscreteGaussian, DiscreteLaplace))
 
 
 def shifts_of(noise: Noise, sensitivity: Sensitivity) -> tuple[Shift, ...]:
-    r"""The candidates for the worst shift; at each epsilon, one of them is the worst.
+    r"""The shifts that may be the worst for ``noise``; at each epsilon, one of them is the worst.
 
-    For discrete Laplace noise under l1, the worst shift changes only one coordinate.
+    For discrete Laplace noise under an l1 norm, the worst shift changes only one coordinate.
     """
     one = isinstance(noise, DiscreteLaplace) and sensitivity.norm is Norm.L1
     return (heaviest(sensitivity),) if one else maximal(sensitivity)
 
 
 def directions(pairs: Coordinates) -> tuple[Coordinates, ...]:
-    r"""The products of ``pairs`` in which each coordinate increases or decreases.
+    r"""All choices of a direction, increase or decrease, for each coordinate of ``pairs``.
 
-    Equal coordinates are exchangeable: only the number of coordinates that decrease matters.
-    Raises :class:`NotDerived` if there are more than 64 products.
+    Equal coordinates are exchangeable, so only the number that decrease matters. Raises
+    :class:`NotDerived` if there are more than 64 choices.
     """
     both = [(pair, pair.mirror(), count) for pair, count in pairs]
     if all(up == down for up, down, _ in both):
@@ -203,9 +205,10 @@ def directions(pairs: Coordinates) -> tuple[Coordinates, ...]:
 def signed(
     both: Sequence[tuple[_Law, _Law, int]], downs: Sequence[int]
 ) -> tuple[tuple[_Law, int], ...]:
-    r"""The product in which ``downs[i]`` of the coordinates of kind i decrease.
+    r"""The pairs of all coordinates, with their counts, if some coordinates decrease.
 
-    ``both[i]`` is the law of an increase, that of a decrease, and the number of coordinates.
+    Each element of ``both`` describes a group of equal coordinates: the pair of an increase, the
+    pair of a decrease, and the number of coordinates. ``downs[i]`` coordinates of group i decrease.
     """
     parts = (
         part
@@ -217,21 +220,21 @@ def signed(
 
 @lru_cache(maxsize=256)
 def candidates(noise: Noise, sensitivity: Sensitivity) -> tuple[Coordinates, ...]:
-    r"""The candidate products of pairs; at each epsilon, one of them is the worst case.
+    r"""The products of pairs that may be the worst case; at each epsilon, one of them is.
 
-    An asymmetric law has two directions in each coordinate.
-
-    Raises :class:`NotDerived` if :func:`coordinates_of` does, or if there are too many products.
+    A product has one pair for each changed coordinate. For an asymmetric law, it is one choice of
+    the direction of each change. Raises the errors of :func:`coordinates_of` and
+    :func:`directions`.
     """
     shifts, norm = shifts_of(noise, sensitivity), sensitivity.norm
     return tuple(each for s in shifts for each in directions(coordinates_of(noise, s, norm)))
 
 
 def worst(noise: Noise, sensitivity: Sensitivity) -> Coordinates:
-    r"""The product with the largest loss and the largest zCDP parameter under ``sensitivity``.
+    r"""The product of pairs with the largest loss and the largest zCDP parameter.
 
-    Raises :class:`NotDerived` if :func:`coordinates_of` does: under l1 a shift of one coordinate is
-    proven to be the worst only for the discrete Gaussian and the discrete Laplace.
+    Raises :class:`NotDerived` if :func:`coordinates_of` does, or under an l1 norm for a law whose
+    worst shift is not proven.
     """
     norm = sensitivity.norm
     if norm is Norm.L1 and isinstance(sensitivity.amount, int):

@@ -1,21 +1,24 @@
-r"""Skellam noise, differences of Polya laws, one-sided Polya noise of shape <= 1, and their shifts.
+r"""The pairs of Skellam noise, of Polya differences, and of one-sided Polya noise of shape <= 1.
 
-Skellam of variance v: r_n = p(n+1)/p(n) is the ratio I_{n+1}(v)/I_n(v) of modified Bessel
-functions. By Amos' bounds (Math. Comp. 28, 1974),
+All pairs have the form (X, X - d) for noise X with masses p and a shift d; the last one also has
+the reverse direction.
 
-    v/(n + 1/2 + sqrt((n + 3/2)^2 + v^2)) <= r_n <= v/(n + 1/2 + sqrt((n + 1/2)^2 + v^2)), n >= 0,
+Skellam noise of variance v: the ratio r_n = p(n+1)/p(n) = I_{n+1}(v)/I_n(v) of modified Bessel
+functions has Amos' bounds (Math. Comp. 28, 1974),
 
-the loss grows without bound like d asinh(m/v), every Renyi divergence is finite, and D_alpha/alpha
-decreases to 0.
+    v/(n + 1/2 + sqrt((n + 3/2)^2 + v^2)) <= r_n <= v/(n + 1/2 + sqrt((n + 1/2)^2 + v^2)), n >= 0.
 
-Polya: q is the law of shape r and scale s, with q(k+1)/q(k) = beta (k+r)/(k+1), beta = e^(-1/s);
-p(n) = sum_j q(j) q(n+j) is the law of a difference. p(n+1)/p(n) is a mean of these ratios, so it
-decreases to beta for r > 1 and increases to beta for r < 1, and the loss at m >= 0 has the limit
-d/s.
+The loss grows like d asinh(m/v) without bound, but every Renyi divergence D_alpha is finite, and
+D_alpha/alpha decreases to 0.
 
-Renyi divergences of both are sums over the integers with proven bounds on the remainder: with
-k = alpha - 1 and t(m) = p(m) (p(m)/p(m+d))^k, D_alpha = log(sum_m t(m))/k, from a table of
-log p(0), ..., log p(R). Proofs: docs/proofs/curve.md.
+Polya difference of shape r and scale s: let q be the masses of the Polya law, with
+q(k+1)/q(k) = beta (k+r)/(k+1) and beta = e^(-1/s). The difference has the masses p(n) = sum_j q(j)
+q(n+j). p(n+1)/p(n) is a mean of ratios of q, so it decreases to beta if r > 1 and increases to beta
+if r < 1. The loss at m >= 0 has the limit d/s.
+
+The Renyi divergences of both laws are computed from a table of log p(0), ..., log p(R). With
+t(m) = p(m) (p(m)/p(m+d))^(alpha-1), D_alpha = log(sum_m t(m))/(alpha - 1); the terms outside the
+table have proven bounds. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -64,7 +67,7 @@ _BITS_PER_SCALE: Final = Fraction(7, 10)
 
 
 class SummedPair(Pair):
-    r"""The pair (X, X - d) for a symmetric X whose mass function decreases away from 0."""
+    r"""The pair (X, X - d) for symmetric noise X with masses that decrease away from 0."""
 
     __slots__ = ()
 
@@ -74,33 +77,28 @@ class SummedPair(Pair):
     shift: int
 
     def loss(self, m: int) -> arb:
-        r"""The loss log p(m)/p(m+d) at m; exactly 0 at -d/2."""
         if 2 * m == -self.shift:
             return arb(0)
         here, there = abs(m), abs(m + self.shift)
         return log_mass(self.noise, here, ctx.prec) - log_mass(self.noise, there, ctx.prec)
 
     def table(self, reach: int) -> Masses:
-        r"""The masses and their logarithms for n = 0..``reach``."""
+        r"""The masses p(n) of X and their logarithms for n = 0, ..., ``reach``."""
         return _table(self.noise, reach, ctx.prec)
 
     @abstractmethod
     def beyond(self, first: int, order: Fraction, logs: Sequence[arb]) -> arb:
-        r"""A ball around sum_{m >= first} t(m), for first + d within the table; may be infinite."""
+        r"""An enclosure of the sum of the terms t(m), m >= ``first``, of the module docstring."""
 
     @abstractmethod
     def reach(self, order: Fraction, bits: int) -> int:
-        r"""An estimated summation range for D_alpha to ``bits`` bits; doubled if too small."""
+        r"""An estimate of the largest m needed for a Renyi divergence of ``bits`` bits."""
 
     def mass_balls(self, first: int, last: int) -> list[arb]:
         masses, _ = self.table(max(abs(first), abs(last)))
         return [masses[abs(n)] for n in range(first, last + 1)]
 
     def renyi(self, order: Fraction) -> arb:
-        r"""The Renyi divergence D_alpha = log(sum_m t(m))/(alpha - 1).
-
-        Raises :class:`NotDerived` if the sum would need more than 2^20 masses.
-        """
         reach, shift = max(self.reach(order, ctx.prec), 1), self.shift
         while reach + shift < MOST_MASSES:
             _, logs = self.table(_rounded(reach + shift + 1))
@@ -118,10 +116,6 @@ class SummedPair(Pair):
         )
 
     def zcdp(self) -> Enclosure:
-        r"""The supremum of D_alpha/alpha from branch and bound, to a relative width of 1e-4.
-
-        Raises :class:`NotDerived` if the search would need sums of more than 2^14 masses.
-        """
         if self.reach(_SECOND, _SEARCH_BITS) > _MOST_SEARCHED:
             raise NotDerived(
                 f"the zCDP parameter of {self.noise!r}",
@@ -151,7 +145,7 @@ def _table(noise: Skellam | PolyaDifference, reach: int, bits: int) -> Masses:
 
 @lru_cache(maxsize=1 << 12)
 def log_mass(noise: Noise, n: int, bits: int) -> arb:
-    r"""The logarithm log p(n); ``bits`` is the ambient precision, part of the cache key."""
+    r"""The logarithm of the mass of ``noise`` at n; ``bits`` is only part of the cache key."""
     del bits
     return noise.pmf_ball(n).log()
 
@@ -179,7 +173,7 @@ class SkellamPair(SummedPair, ShiftedPair):
     noise: Skellam
 
     def near(self, epsilon: Fraction) -> int:
-        r"""The point v sinh(epsilon/d) - d/2, since L(m) is about d asinh((m + d/2)/v)."""
+        # L(m) is about d asinh((m + d/2)/v).
         try:
             slope = math.sinh(epsilon / self.shift)
             return math.floor(self.noise.variance * Fraction(slope) - Fraction(self.shift, 2)) + 1
@@ -187,7 +181,6 @@ class SkellamPair(SummedPair, ShiftedPair):
             return ShiftedPair.near(self, epsilon)
 
     def guess(self, delta: Fraction) -> int | None:
-        r"""The optimal m for real Gaussian noise, or that of the general search for small noise."""
         near = real_gaussian_epsilon(self.shift**2 / self.noise.variance, delta)
         # If epsilon/d is not small, L bends, and the ray of the Gaussian is far in the tail.
         if self.noise.variance < self.shift**2 or not 0 < near <= self.shift * _BENT:
@@ -195,7 +188,7 @@ class SkellamPair(SummedPair, ShiftedPair):
         return self.near(Fraction(near))
 
     def start(self, delta: Fraction) -> Fraction:
-        r"""The approximate loss at which the Chernoff bound on the tail equals delta."""
+        # The approximate loss at which the Chernoff bound on the tail equals delta.
         v, goal = float(self.noise.variance), _log(delta)
         low, high = 0.0, 2.0
         while _chernoff(high, v) > goal:
@@ -206,15 +199,12 @@ class SkellamPair(SummedPair, ShiftedPair):
         return Fraction(self.shift * math.asinh(high / v)) if v > 0 else Fraction(0)
 
     def largest_loss(self) -> Enclosure:
-        r"""The largest loss: infinite, since L(m) >= d asinh((m + 1/2)/v) for m >= 0."""
+        # L(m) >= d asinh((m + 1/2)/v) for m >= 0.
         return Enclosure.infinite()
 
     def bound_beyond(self, order: Fraction) -> arb:
-        r"""An upper bound on D_alpha/alpha for all alpha >= ``order``; +oo for order close to 1.
-
-        With k = alpha - 1 = (v/d) theta cosh theta, (alpha - 1) D_alpha <= X + e^-X, where
-        X = v (cosh theta - 1 + theta^2 cosh theta - theta sinh theta) + theta (d/2 + 1).
-        """
+        # With k = alpha - 1 = (v/d) theta cosh theta, (alpha - 1) D_alpha <= X + e^-X, where X = v
+        # (cosh theta - 1 + theta^2 cosh theta - theta sinh theta) + theta (d/2 + 1).
         v, target = self.noise.variance, (order - 1) * self.shift / self.noise.variance
         theta = ball(_root_below(target))
         if not (theta > 0 and theta * theta.cosh() <= ball(target)):
@@ -226,7 +216,6 @@ class SkellamPair(SummedPair, ShiftedPair):
         return (bound + (-bound).exp()) / excess**2
 
     def beyond(self, first: int, order: Fraction, logs: Sequence[arb]) -> arb:
-        r"""Bound the terms of the sum in D_alpha from ``first`` on, with a geometric series."""
         excess = ball(order - 1)
         ratio = ball(self.noise.variance) / self._amos(first, 1)
         ratio *= (self._amos(first + self.shift, 3) / self._amos(first, 1)) ** excess
@@ -237,7 +226,7 @@ class SkellamPair(SummedPair, ShiftedPair):
         return arb(rest / 2, rest / 2)
 
     def reach(self, order: Fraction, bits: int) -> int:
-        r"""The range that suffices for a Gaussian of the same variance, tilted by the order."""
+        # The range that suffices for a Gaussian of the same variance, tilted by the order.
         width = math.isqrt(math.ceil(2 * self.noise.variance * bits))
         return self.shift * math.ceil(order) + width + 8
 
@@ -279,21 +268,21 @@ class _Difference(SummedPair):
     noise: PolyaDifference
 
     def beyond(self, first: int, order: Fraction, logs: Sequence[arb]) -> arb:
-        r"""The tail times e^(kL), for all losses L between L(first) and d/s."""
+        # The tail times e^(kL), k = alpha - 1, for all losses L between L(first) and d/s.
         excess, tail = ball(order - 1), self.noise.sf_ball(first - 1)
         near = logs[first] - logs[first + self.shift]
         far = ball(self.shift / self.noise.scale)
         return tail * hull([(excess * near).exp(), (excess * far).exp()])
 
     def reach(self, order: Fraction, bits: int) -> int:
-        r"""A range for the tails, which decrease like beta^n times a power n^(r-1)."""
+        # The tails decrease like beta^n times n^(r-1).
         del order
         return _far(self.noise.scale, bits) + math.ceil(self.noise.shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolyaDifferenceAboveOne(_Difference, ShiftedPair):
-    r"""The pair (X, X - d) for a log-concave Polya difference X, of shape r >= 1.
+    r"""The pair (X, X - d) for a Polya difference X of shape r >= 1, which is log-concave.
 
     >>> noise = PolyaDifference(shape=2, scale=10)
     >>> PolyaDifferenceAboveOne(noise=noise, shift=1).largest_loss()
@@ -305,16 +294,16 @@ class PolyaDifferenceAboveOne(_Difference, ShiftedPair):
     noise: PolyaDifference
 
     def largest_loss(self) -> Enclosure:
-        r"""The largest loss d/s: a limit that is not attained for r > 1."""
         return Enclosure.exactly(self.shift / self.noise.scale)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolyaDifferenceBelowOne(_Difference):
-    r"""The pair (X, X - d) for a Polya difference X of shape r < 1, log-convex away from 0.
+    r"""The pair (X, X - d) for a Polya difference X of shape r < 1.
 
-    The loss increases from -L(0) at -d to L(0) at 0, and decreases towards the limit d/s, which it
-    never reaches. No ray is the best test, so the curve is computed from discretised losses.
+    The masses are log-convex away from 0. So the loss L increases from -L(0) at -d to L(0) at 0,
+    and then decreases towards its limit d/s for the scale s. Optimal tests are not rays
+    {m, m+1, ...}, so the curve is computed from discretised losses.
 
     >>> noise = PolyaDifference(shape="1/2", scale=1)
     >>> pair = PolyaDifferenceBelowOne(noise=noise, shift=1)
@@ -327,35 +316,31 @@ class PolyaDifferenceBelowOne(_Difference):
 
     @property
     def tail_loss(self) -> Fraction:
-        r"""The limit d/s of the loss, which is below every L(m) with m >= 0."""
+        r"""The limit d/s of the loss at m for large m; it is below the loss at every m >= 0."""
         return self.shift / self.noise.scale
 
     def largest_loss(self) -> Enclosure:
-        r"""The largest loss L(0) = log p(0)/p(d), attained at 0."""
         return narrow(lambda: self.loss(0), _BITS)
 
     def offsets(self) -> Offsets:
         return Offsets(noise=self.noise, there=self.shift)
 
     def bends(self) -> tuple[int, ...]:
-        r"""The bends of L: -d, where it is smallest, and 0, where it is largest."""
         return -self.shift, 0
 
     def losses_beyond(self, m: int, *, right: bool) -> tuple[arb, arb]:
-        r"""The bounds L(m) and the limit of L, valid beyond the bends."""
         here, limit = self.loss(m), ball(self.tail_loss)
         return (limit, here) if right else (here, -limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevealingPair(ClosedPair):
-    r"""One-sided Polya noise X of shape r <= 1 under a shift d: only the mass of X < d matters.
+    r"""The worst pair of one-sided Polya noise X of shape r <= 1 and its shift X - d.
 
-    In the worse direction P = X - d, Q = X: P takes the values -d..-1, which Q never takes, with
-    mass P(X < d), and every other loss log p(x+d)/p(x) is negative. So delta(epsilon) = P(X < d)
-    for all epsilon >= 0, which at epsilon = 0 is the total variation distance of both directions;
-    the other direction is never worse. ``loss`` places the values up to -1 last in the order of
-    losses.
+    In the worse direction, P is the law of X - d and Q the law of X. P takes the values -d, ...,
+    -1, which are impossible under Q, with mass P(X < d). Every other loss is negative, because the
+    masses of X decrease. So delta(epsilon) = P(X < d) for all epsilon >= 0. At epsilon = 0 this is
+    the total variation distance, which is the same in both directions.
 
     >>> from dpcore.laws.polya import Polya
     >>> noise = Polya(shape=1, scale=1)
@@ -367,7 +352,7 @@ class RevealingPair(ClosedPair):
     shift: int
 
     def loss(self, m: int) -> arb:
-        r"""The loss log P(m)/Q(m), infinite on -d..-1."""
+        # Infinite on -d..-1, which are the last values in the order of losses.
         if m < 0:
             return arb("inf") if m >= -self.shift else arb("-inf")
         return (self.noise.pmf_ball(m + self.shift) / self.noise.pmf_ball(m)).log()
@@ -377,16 +362,13 @@ class RevealingPair(ClosedPair):
         return self.hidden()
 
     def guess(self, delta: Fraction) -> int | None:
-        r"""0: the curve is constant, so no search is needed."""
         del delta
         return 0
 
     def smallest_loss(self) -> arb:
-        r"""Infinity, since no positive loss is finite."""
         return arb("inf")
 
     def epsilon(self, delta: Fraction, guess: int | None = None) -> arb:
-        r"""The epsilon at delta: infinite if delta < P(X < d), otherwise 0."""
         del guess
         if self.hidden() > ball(delta):
             return arb("inf")
@@ -396,11 +378,9 @@ class RevealingPair(ClosedPair):
         return self.noise.cdf_ball(self.shift - 1)
 
     def offsets(self) -> Offsets:
-        r"""The shifted laws P(m) = p(m+d) and Q(m) = p(m)."""
         return Offsets(noise=self.noise, here=self.shift, there=0)
 
     def largest_loss(self) -> Enclosure:
-        r"""Infinite, since one outcome has mass under only one dataset."""
         return Enclosure.infinite()
 
     def renyi(self, order: Fraction) -> arb:
@@ -411,10 +391,11 @@ class RevealingPair(ClosedPair):
         return arb("inf")
 
     def tradeoff(self, alpha: Fraction) -> arb:
-        r"""The smaller of the least type II errors in the two directions.
+        r"""The least type II error of a test with type I error ``alpha``, in the worse direction.
 
-        If P = X - d, the test rejects -d..-1 and then the largest x, as the loss increases. If
-        P = X, it rejects 0, 1, ..., and has no type II error once it rejects every value of X - d.
+        If P is the law of X - d, the test rejects -d, ..., -1 and then the largest values, as the
+        loss increases. If P is the law of X, it rejects 0, 1, ..., and has no type II error once it
+        rejects every value of X - d.
         """
         level = ball(alpha)
         return self._from_above(level).min(self._from_below(level))

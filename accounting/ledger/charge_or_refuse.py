@@ -1,7 +1,7 @@
-r"""Charge a batch to its users or refuse it, inside the caller's transaction.
+r"""Charge a batch to its users, or refuse it, inside a database transaction of the caller.
 
-:func:`charged` is one transaction of several requests: each request charges all of its users or
-none, independently of the others. Proofs: docs/proofs/ledger.md.
+:func:`charged` processes several requests in one transaction. Each request charges all of its users
+or none, independently of the others. Proofs: docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -59,10 +59,11 @@ _MOVED: Final = "UPDATE ledger SET charges = :number, head = :digest"
 
 
 class Head(NamedTuple):
-    r"""The number of charges, and the digest to which the next charge is chained.
+    r"""The end of the history of charges, to which the next charge is appended.
 
-    ``period`` is the period of the last charge; the stored counters are those of this period.
-    ``now`` is the current time, and ``today`` is the period that contains it.
+    ``charges`` is the number of charges, and ``digest`` is the digest of the last one. ``period``
+    is the period of the last charge, to which the stored counters of the users belong. ``now`` is
+    the current time, and ``today`` is the period that contains it.
     """
 
     charges: int
@@ -78,7 +79,7 @@ class Head(NamedTuple):
 
 
 class Entry(NamedTuple):
-    r"""A charge with its digest, the charged users, and the users left out."""
+    r"""A charge with its digest, and the names of the users charged and of those left out."""
 
     charge: Charge
     digest: str
@@ -101,9 +102,10 @@ class Entry(NamedTuple):
 
 
 class Book:
-    r"""The filter and the tables of a ledger, with its ``identity`` (by default a new identity).
+    r"""The privacy filter of a ledger, and the statements that read and write its tables.
 
-    ``renews`` is the period of the budget, or None for one budget for all time.
+    ``renews`` is the period of the budget, or None for one budget for all time. ``identity`` is a
+    string that identifies the ledger; by default it is new.
     """
 
     def __init__(
@@ -125,7 +127,7 @@ class Book:
 
     @classmethod
     def stored(cls, connection: Connection, *, at_home: bool = True) -> Self:
-        r"""Read the ledger in the database; if ``at_home``, it must be at its recorded location."""
+        r"""Read the ledger in the database; if ``at_home``, refuse a moved or copied file."""
         row = connection.exec_driver_sql("SELECT * FROM ledger").mappings().one()
         if row.get("format") != FORMAT or not isinstance(row.get("identity"), str):
             raise LedgerDamaged("ledger", f"must have format {FORMAT}")
@@ -142,7 +144,7 @@ class Book:
         return book
 
     def begin(self, connection: Connection) -> None:
-        r"""Create the row of ``ledger``, and all tables except that of released values."""
+        r"""Create the tables of a new ledger, except the table of released values."""
         tables = [t for t in self.tables.metadata.sorted_tables if t is not self.tables.released]
         self.tables.metadata.create_all(connection, tables, checkfirst=False)
         row = {"id": 1, "format": FORMAT, "filter": self.text, "charges": 0}
@@ -155,13 +157,13 @@ class Book:
             raise LedgerUnavailable(connection.info["where"], HOMELESS)
 
     def period(self, made: str) -> str:
-        r"""The period of the time ``made``, e.g. ``"2026"``; ``""`` if the budget never renews."""
+        r"""The period that contains the time ``made``, e.g. ``"2026"``; ``""`` without renewal."""
         return made[: RENEWALS[self.renews]] if self.renews is not None else ""
 
     # -- reading ------------------------------------------------------------------------------
 
     def head(self, connection: Connection, *, lock: bool = False) -> Head:
-        r"""The head of the chain; ``lock`` blocks other charges until the transaction ends."""
+        r"""The end of the history; ``lock`` blocks other charges until the transaction ends."""
         rows = run(connection, _HEAD + (LOCKED if lock else ""))
         if len(rows) != 1:
             raise LedgerDamaged("ledger", "the row of the ledger is missing or not unique")
@@ -189,7 +191,7 @@ class Book:
         return Head(*last, self.period(made), now, self.period(now))
 
     def found(self, connection: Connection, batches: Sequence[str]) -> dict[str, Entry]:
-        r"""The existing charges of ``batches``, without the names of the charged users."""
+        r"""The existing charges of ``batches``, by batch, without the names of charged users."""
         made = {}
         for cells in [*those(connection, self.tables.charges, "batch", batches)]:
             charge = _charge_of(self.tables, *cells)
@@ -199,7 +201,7 @@ class Book:
         return made
 
     def value(self, connection: Connection, charge: Charge) -> str | None:
-        r"""The value released with a charge, as JSON, or None.
+        r"""The value that was released with ``charge``, as JSON; None if there was none.
 
         Raises :class:`LedgerDamaged` if the value was edited or deleted.
         """
@@ -213,9 +215,10 @@ class Book:
         return found
 
     def names(self, connection: Connection, members: Table, charge: Charge) -> tuple[str, ...]:
-        r"""The users charged by a charge, or left out of it, in order.
+        r"""The sorted names of the users that ``charge`` charged, or left out.
 
-        Raises :class:`LedgerDamaged` if they were edited.
+        ``members`` is the table that contains them. Raises :class:`LedgerDamaged` if they were
+        edited.
         """
         query = select(members.c.name).where(members.c.charge == charge.number)
         found = tuple(connection.execute(query.order_by(members.c.name)).scalars())
@@ -225,7 +228,7 @@ class Book:
         return found
 
     def history(self, connection: Connection, user: str | None = None) -> tuple[Charge, ...]:
-        r"""All charges, or the charges of one user, in order."""
+        r"""All charges, or only those of ``user``, in the order in which they were made."""
         charges, paid = self.tables.charges, self.tables.paid
         query = select(charges).order_by(charges.c.id)
         if user is not None:
@@ -236,7 +239,7 @@ class Book:
     def accounts(
         self, connection: Connection, head: Head, names: Sequence[str]
     ) -> tuple[dict[str, Account], frozenset[str]]:
-        r"""The accounts of ``names`` in this period, and the names whose row has a wrong digest."""
+        r"""The accounts of ``names`` in this period, and the names whose rows were edited."""
         found: dict[str, Account] = {}
         known: dict[tuple[int, ...], Account] = {}
         damaged: list[str] = []
@@ -255,14 +258,14 @@ class Book:
         return found, frozenset(damaged)
 
     def account(self, connection: Connection, head: Head, user: str) -> Account:
-        r"""The account of one user. Raises :class:`LedgerDamaged` if its digest does not match."""
+        r"""The account of one user; raises :class:`LedgerDamaged` if its row was edited."""
         accounts, damaged = self.accounts(connection, head, (user,))
         if damaged:
             raise self.mismatch(user)
         return accounts.get(user, self.untouched)
 
     def mismatch(self, user: str) -> LedgerDamaged:
-        r"""The error for a user whose counters do not match the digest of the row."""
+        r"""The error for a user whose counters do not match the checksum in the same row."""
         return LedgerDamaged(f"user {user!r}", _MISMATCH)
 
     def count(self, connection: Connection, table: Table) -> int:
@@ -274,7 +277,7 @@ class Book:
     def poor(
         self, accounts: dict[str, Account], names: tuple[str, ...], price: Price
     ) -> tuple[str, ...]:
-        r"""The users among ``names`` whose remaining budget does not cover ``price``, in order."""
+        r"""The sorted users among ``names`` whose remaining budget does not cover ``price``."""
         if not self.filter.admits(self.untouched.totals, price):
             return names
         most = [limit - a for limit, a in zip(self.filter.limits, price.amounts, strict=True)]
@@ -283,7 +286,7 @@ class Book:
         return tuple(name for name in names if accounts.get(name) in out) if out else ()
 
     def pay(self, accounts: dict[str, Account], names: tuple[str, ...], price: Price) -> None:
-        r"""Add the price to the accounts of ``names``."""
+        r"""Add ``price`` to the spent amounts of ``names`` in ``accounts``."""
         untouched, assumed = self.untouched, int(bool(price.assumptions))
         after: dict[Account, Account] = {}
         for name in names:
@@ -308,9 +311,10 @@ class Book:
         entries: Sequence[Entry],
         accounts: dict[str, Account],
     ) -> None:
-        r"""Append charges to the history, and add their cost to the counters of the charged users.
+        r"""Append charges to the history, and store the new counters of the charged users.
 
-        The first charge in a period deletes the counters of the previous period.
+        ``accounts`` contains these counters. The first charge in a period deletes the counters of
+        the previous period.
         """
         tables = self.tables
         if head.renewed:
@@ -335,7 +339,7 @@ class Book:
         put(connection, self.tables.users, rows)
 
     def remark(self, connection: Connection) -> None:
-        r"""Store ``identity`` in the ledger, and update the digest of each user's row."""
+        r"""Store a new ``identity`` of the ledger, on which the checksums of all users depend."""
         rows = connection.execute(select(self.tables.users)).all()
         accounts = {name: Account.of(tuple(totals), n) for name, *totals, n, _ in rows}
         self._add_up(connection, accounts, accounts)
@@ -362,10 +366,10 @@ _BACK: Final = (
 def charged(
     book: Book, connection: Connection, requests: Sequence[CheckedRequest]
 ) -> list[Charged]:
-    r"""Charge the requests one after the other, as if in separate transactions.
+    r"""Charge the requests one after the other, and return the outcome of each.
 
-    An invalid request has an error as its outcome and does not affect the others; if the ledger is
-    inconsistent, an error is raised and nobody is charged.
+    The outcome of a request that cannot be charged is its error, which does not affect the other
+    requests. If the ledger is inconsistent, an error is raised and nobody is charged.
     """
     start = head = book.head(connection, lock=True)
     made = book.found(connection, [request.batch for request in requests])
@@ -416,7 +420,7 @@ def charged(
 
 
 def text_of(value: object) -> str:
-    r"""The text stored for a drawn value; raises the error of ``json`` if it is unsupported."""
+    r"""The JSON text stored for a drawn value; raises the error of ``json`` if there is none."""
     return canonical(value.tolist() if isinstance(value, np.ndarray) else value)
 
 

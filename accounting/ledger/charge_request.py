@@ -1,4 +1,4 @@
-r"""Charge requests: the names of the users, the batch, and the cost to each user.
+r"""Requests to charge users for a batch, and the cost to each user.
 
 Proofs: docs/proofs/ledger.md.
 """
@@ -52,11 +52,11 @@ Priceable: TypeAlias = Source | Drawable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    r"""A request for a charge: ``users`` are charged for the release ``batch`` of ``guarantee``.
+    r"""A request to charge ``users`` for the release of a ``batch`` with this ``guarantee``.
 
     ``rows_per_user`` is the largest number of rows of one user in the batch; it is needed if the
-    guarantee is for one contribution. With ``skip_exhausted`` users with too little budget are left
-    out, and must not take part.
+    guarantee is for one contribution. With ``skip_exhausted``, users with too little budget are
+    left out of the charge, and must not take part.
     """
 
     users: Iterable[str]
@@ -67,7 +67,7 @@ class Request:
 
     @classmethod
     def of(cls, release: Request | Release, rows_per_user: int | None = None) -> Request:
-        r"""Return ``release`` if it is a request, or else a request to charge its participants."""
+        r"""The request to charge the participants of ``release``, which may itself be a request."""
         if isinstance(release, Request):
             return release
         if not isinstance(release, Release):
@@ -82,10 +82,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedRequest:
-    r"""A validated request: sorted distinct names, and the cost to each user.
+    r"""A validated request, with sorted distinct names and the price for each user.
 
-    ``record`` is the guarantee in the form stored in the history. ``draw`` computes the value that
-    is released with the charge; only this process calls it.
+    ``record`` is the guarantee as it is stored in the history. ``draw`` computes the value that is
+    released with the charge. It is called only in the process that made the request.
     """
 
     batch: str
@@ -108,7 +108,7 @@ class CheckedRequest:
 
     @classmethod
     def of_json(cls, data: Mapping[str, Any], counters: int) -> Self:
-        r"""Parse the output of :meth:`to_json`; raise an error unless it fits ``counters``."""
+        r"""Parse the output of :meth:`to_json`, whose price must have ``counters`` amounts."""
         price, record = data["price"], data["record"]
         amounts = tuple(integer("amounts", each, at_least=0) for each in price["amounts"])
         costs = tuple(Fraction(each) for each in price["costs"])
@@ -125,7 +125,7 @@ class CheckedRequest:
         )
 
     def to_json(self) -> dict[str, Any]:
-        r"""Return all fields except ``draw``, which no other process may call."""
+        r"""All fields except ``draw``, since no other process may call it."""
         kept, costs = self.price, [*map(write_rational, self.price.costs)]
         price = {"amounts": kept.amounts, "assumptions": kept.assumptions, "costs": costs}
         data = {"batch": self.batch, "names": self.names, "price": price, "record": self.record}
@@ -133,7 +133,7 @@ class CheckedRequest:
 
 
 def sorted_names(users: object) -> tuple[str, ...]:
-    r"""Return valid, distinct names sorted by code point."""
+    r"""The valid and distinct names in ``users``, sorted by code point."""
     if isinstance(users, (str, bytes)) or not isinstance(users, Iterable):
         raise InvalidParameter("users", users, "must be a collection of names, e.g. a list")
     names = [*users]
@@ -150,14 +150,14 @@ def sorted_names(users: object) -> tuple[str, ...]:
 
 
 def refuse_seed(rng: Rng) -> None:
-    r"""Raise an error for a seeded generator, with which no release is private."""
+    r"""Raise :class:`InvalidParameter` for a seeded generator, whose noise gives no privacy."""
     if isinstance(rng, SeededRng):
         must = "is not private: a ledger cannot charge for this release"
         raise InvalidParameter("seed", rng.seed, must)
 
 
 def without(names: tuple[str, ...], left_out: tuple[str, ...]) -> tuple[str, ...]:
-    r"""Return the ``names`` that are not in ``left_out``, in order."""
+    r"""The ``names`` that are not in ``left_out``, in the same order."""
     out = frozenset(left_out)
     return tuple(name for name in names if name not in out) if out else names
 
@@ -165,9 +165,10 @@ def without(names: tuple[str, ...], left_out: tuple[str, ...]) -> tuple[str, ...
 def cost(
     keeper: Filter, guarantee: object, rows_per_user: int | None = None
 ) -> tuple[Price, Mapping[str, Any]]:
-    r"""The cost of a guarantee to each user, who has at most ``rows_per_user`` rows in the batch.
+    r"""The price of a guarantee for each user, and the guarantee as it is stored in the history.
 
-    The second result is the guarantee in the form stored in the history.
+    A user has at most ``rows_per_user`` rows in the batch, if the guarantee is for one
+    contribution.
     """
     if isinstance(guarantee, Derivable):
         guarantee = derived(guarantee)

@@ -1,6 +1,6 @@
-r"""Outcomes of a charge: a receipt, or a one-line error with the reason and the remedy.
+r"""The outcomes of a charge: a receipt, or an error whose message states the reason and the remedy.
 
-``exit_code`` is the exit code of a command that fails with the error.
+The ``exit_code`` of an error is that of a command that fails with it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class Receipt:
     the history still contains it. ``paid`` is the number of users charged. ``left_out`` are the
     users with too little budget, who must not take part.
 
-    ``repeated`` means that the charge existed before this request: of all requests for one batch,
-    even concurrent requests, at most one gets False. A program that draws fresh noise at each start
-    must not release on a repeated receipt. Receipts of the same charge are equal, even if
-    ``repeated`` differs.
+    ``repeated`` states that the charge existed before this request. Of all requests for one batch,
+    even concurrent ones, at most one has ``repeated`` False. A program that draws fresh noise
+    whenever it is started must not release anything if ``repeated`` is True. Receipts of the same
+    charge are equal, even if ``repeated`` differs.
 
     ``value`` is the value that :meth:`Ledger.release` drew and stored with the charge; every
     request for the batch returns the same value. ``value`` is None for a charge without a release.
@@ -141,10 +141,10 @@ class LedgerDamaged(_Located):
 
 
 class LedgerUnavailable(_Located):
-    r"""The database is unavailable: missing, full, locked, or unreachable.
+    r"""The database cannot be used: it is missing, full, locked, or unreachable.
 
-    Acknowledged charges are kept. A charge that failed with this error is either complete or
-    absent: charge again with the same batch, which is charged only once.
+    Acknowledged charges are kept. A charge that failed with this error was made either completely
+    or not at all. So charge again with the same batch, which is charged only once.
 
     >>> raise LedgerUnavailable("ledger.db", "database or disk is full")
     Traceback (most recent call last):

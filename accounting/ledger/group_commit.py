@@ -1,9 +1,9 @@
 r"""Group commit: concurrent charges to an SQLite file share a transaction and a disk flush.
 
-A caller that must wait publishes its request to the others. One caller at a time is the leader: it
-executes all requests in one transaction, and returns the outcomes after COMMIT. This decides only
-which requests share a transaction; the lock of the database excludes other writers. Proofs:
-docs/proofs/ledger.md.
+A caller that must wait publishes its requests to the other callers. One caller at a time is the
+leader: it executes all published requests in one transaction, and publishes their outcomes after
+COMMIT. This mechanism decides only which requests share a transaction; the lock of the database
+excludes other writers. Proofs: docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -50,15 +50,18 @@ _ERRORS: Final = {
 
 
 class Queue:
-    r"""A queue through which concurrent charges to an SQLite file share a transaction.
+    r"""A queue in a file, through which concurrent charges to an SQLite file share transactions.
 
-    The lock is on the file ``<name>-queue``, and the requests are lines at its end. A leader
-    records which lines it takes before its transaction, and the outcomes after it. A process that
-    is killed releases its lock. If a killed leader took a request and recorded no outcome, the
-    process that made the request executes it. If the batch is already charged then, its outcome is
-    :class:`LedgerUnavailable`, since it is unknown which request charged it. The file need not
-    reach the disk, and is not needed after the waiting processes end. A process that cannot use the
-    file charges without it.
+    The file ``<name>-queue`` is locked by the leader, and requests are appended to it as lines. A
+    leader records in the file which lines it takes before its transaction, and their outcomes after
+    it.
+
+    If a leader is killed, its lock is released. If it took a request and recorded no outcome, the
+    process that made the request executes it. If the batch is already charged then, the outcome is
+    :class:`LedgerUnavailable`, since it is unknown which request charged it.
+
+    The file need not be flushed to disk, and is not needed after the waiting processes end. A
+    process that cannot use the file charges without it.
     """
 
     def __init__(self, store: Store, book: Book, work: Work) -> None:
@@ -67,7 +70,7 @@ class Queue:
         self._company, self._pause = 0, 0.0
 
     def take(self, requests: Sequence[CheckedRequest]) -> list[Charged]:
-        r"""Charge ``requests``, and return their outcomes in order."""
+        r"""Charge ``requests``, and return their outcomes in the same order."""
         handle = self._opened()
         if handle is None:
             return self._work(requests)

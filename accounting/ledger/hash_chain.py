@@ -1,16 +1,21 @@
-r"""The history of a ledger: charges, the digests that chain them, and the SQL tables.
+r"""The history of a ledger: its charges, the hash chain over them, and the SQL tables.
 
-The digest of a charge is SHA-256 of the charge, the charged users, the users left out, and the
+The digest of a charge is the SHA-256 of the charge, the charged users, the users left out, and the
 digest of the previous charge.
 
-The tables are the same on SQLite and PostgreSQL. ``ledger`` has one row: the filter with its
-budget, the number of charges, the digest of the last charge, and an identity that is part of the
-checksum of each user's row. ``ledger_charges``, ``ledger_paid`` and ``ledger_spared`` are the
-append-only history: one row per charge, one row for each charged user, and one for each user left
-out. ``ledger_released`` contains the values that were drawn with a charge; the first such value
-creates the table. ``ledger_users`` contains the sums over the history, so that a charge does not
-read the history; each row contains a checksum of its content. Names are looked up in arrays, so a
-million names take a few statements. Proofs: docs/proofs/ledger.md.
+The tables are the same on SQLite and PostgreSQL.
+
+- ``ledger`` has one row: the filter with its budget, the number of charges, the digest of the last
+  charge, and the identity of the ledger, which is included in the checksum of each user's row.
+- ``ledger_charges``, ``ledger_paid`` and ``ledger_spared`` are the append-only history. They have
+  one row for each charge, for each charged user, and for each user left out of a charge.
+- ``ledger_released`` contains the values that were drawn with a charge. It is created with the
+  first such value.
+- ``ledger_users`` contains the sums over the history for each user, so that a charge need not read
+  the history. Each row has a checksum of its content.
+
+Names are looked up in arrays, so a million names take a few statements. Proofs:
+docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -67,7 +72,7 @@ def canonical(value: object) -> str:
 
 
 def names_digest(names: Iterable[str]) -> str:
-    r"""The SHA-256 of the sorted names, each followed by a newline; names contain no newline."""
+    r"""The SHA-256 of the sorted ``names``, each followed by a newline."""
     digest, rest = hashlib.sha256(), iter(names)
     while some := [*islice(rest, _ROWS)]:
         digest.update("\n".join([*some, ""]).encode("utf-8", "surrogatepass"))
@@ -80,17 +85,17 @@ def value_digest(text: str) -> str:
 
 
 def genesis(filter_text: str) -> str:
-    r"""The digest of the format and of the filter with its budget, to which charge 1 is chained."""
+    r"""The previous digest of the first charge, which covers the format and the filter."""
     return hashlib.sha256(canonical([HISTORY, filter_text]).encode()).hexdigest()
 
 
 def now() -> str:
-    r"""The current time in UTC, as it is stored with a charge."""
+    r"""The current time in UTC, in the format in which a charge stores it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 class Account(NamedTuple):
-    r"""The amounts that a user has spent in the last period, and the number of assumed charges."""
+    r"""The amounts that a user has spent; ``assumed`` counts charges that rest on assumptions."""
 
     totals: tuple[int, ...]
     assumed: int
@@ -99,13 +104,13 @@ class Account(NamedTuple):
 
     @classmethod
     def of(cls, totals: tuple[int, ...], assumed: int = 0) -> Self:
-        r"""The account with these amounts."""
+        r"""The account with these spent amounts."""
         return cls(totals, assumed, "\n".join(map(str, (*totals, assumed))))
 
     def row(self, identity: str, name: str) -> tuple[object, ...]:
-        r"""The row of the user ``name`` in the ledger with this identity.
+        r"""The row of ``ledger_users`` for the user ``name``, in a ledger with this ``identity``.
 
-        Its last cell is a digest of the ledger's identity, the user's name and the counters.
+        Its last cell is a checksum of the identity, the name and the amounts.
         """
         # A name contains no newline.
         identifier = f"{identity}\n{name}\n{self.counted}"
@@ -115,11 +120,12 @@ class Account(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    r"""A charge in the history: ``paid`` users pay ``amounts`` each; ``spared`` users are left out.
+    r"""One charge in the history of a ledger.
 
-    Charges are numbered from 1. ``guarantee`` is the guarantee as JSON, and ``amounts`` is its
-    price in the integer units of the filter. ``digest`` covers this charge and all charges before
-    it.
+    ``paid`` is the number of charged users, each of whom pays ``amounts``, the price of
+    ``guarantee`` in the integer units of the filter. ``spared`` is the number of users left out.
+    Charges are numbered from 1. ``guarantee`` is stored as JSON. ``digest`` covers this charge and
+    all charges before it.
     """
 
     number: int
@@ -136,7 +142,7 @@ class Charge:
 
     @classmethod
     def of(cls, row: Mapping[Any, Any], owed: tuple[str, ...]) -> Charge:
-        r"""The charge in a row of ``ledger_charges``, with the amounts in columns ``owed``.
+        r"""The charge in a ``row`` of ``ledger_charges``; ``owed`` are the columns of its amounts.
 
         Raises :class:`LedgerDamaged` if the fields do not match the digest.
         """
@@ -169,12 +175,12 @@ class Charge:
 
     @property
     def released(self) -> str | None:
-        r"""The digest of the value that was released with this charge."""
+        r"""The digest of the value that was released with this charge, or None."""
         return self.guarantee.get(RELEASED)
 
     @property
     def digest(self) -> str:
-        r"""The SHA-256 of all fields, including the previous digest."""
+        r"""The SHA-256 of all fields, which include the digest of the previous charge."""
         parts = [
             self.number, self.batch, self.made, self.guarantee, self.amounts, int(self.assumed),
             self.paid, self.spared, self.paid_digest, self.spared_digest, self.previous,
@@ -182,7 +188,7 @@ class Charge:
         return hashlib.sha256(canonical(parts).encode()).hexdigest()
 
     def row(self, digest: str) -> tuple[object, ...]:
-        r"""Return this charge as a row of ``ledger_charges``, in column order."""
+        r"""This charge as a row of ``ledger_charges``, in column order."""
         return (
             self.number, self.batch, self.made, canonical(self.guarantee), *self.amounts,
             int(self.assumed), self.paid, self.spared, self.paid_digest, self.spared_digest,
@@ -190,7 +196,7 @@ class Charge:
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
-        r"""Return all fields and the digest."""
+        r"""All fields and the digest, as a JSON object."""
         found = {each.name: getattr(self, each.name) for each in fields(self)}
         amounts = [str(amount) for amount in self.amounts]
         return {"charge": found.pop("number"), **found, "amounts": amounts, "digest": self.digest}
@@ -208,10 +214,11 @@ _AT_ONCE: Final = 50_000
 
 
 class Tables:
-    r"""The tables of a ledger; the database also enforces the ``limits`` of the counters.
+    r"""The tables of a ledger, where no counter of a user may exceed its limit.
 
-    ``owed`` and ``spent`` are the names of the columns with the counters of a charge and of a user.
-    The statement ``edges`` reads the first and the last charge.
+    ``limits`` are the limits of the budget. ``owed`` are the columns with the amounts of a charge,
+    and ``spent`` the columns with the counters of a user. The statement ``edges`` reads the first
+    and the last charge.
     """
 
     def __init__(self, limits: Sequence[int]) -> None:
@@ -279,9 +286,10 @@ def _cells(kind: Any, *names: str) -> Iterator[Column[Any]]:
 
 
 def run(connection: Connection, statement: str, **values: object) -> list[tuple[Any, ...]]:
-    r"""Execute a statement with ``:name`` parameters and return its rows.
+    r"""Execute a statement with ``:name`` parameters, and return its rows.
 
-    The driver executes it: through SQLAlchemy a small statement takes several times as long.
+    The database driver is called directly, because SQLAlchemy takes several times as long for a
+    small statement.
     """
     driver: Any = connection.connection.driver_connection
     found = driver.execute(_in_dialect(statement, connection.dialect.name), values)
@@ -292,7 +300,7 @@ def run(connection: Connection, statement: str, **values: object) -> list[tuple[
 def those(
     connection: Connection, table: Table, key: str, names: Sequence[str]
 ) -> Iterator[tuple[Any, ...]]:
-    r"""The rows of ``table`` in which the column ``key`` has one of the values ``names``."""
+    r"""The rows of ``table`` whose column ``key`` contains one of ``names``."""
     lite = connection.dialect.name == "sqlite"
     among = "IN (SELECT value FROM json_each(:names))" if lite else "= ANY(:names)"
     statement = f"{_all_of(table)} WHERE {key} {among}"
@@ -302,7 +310,10 @@ def those(
 
 
 def put(connection: Connection, table: Table, rows: Sequence[tuple[object, ...]]) -> None:
-    r"""Insert rows with cells in column order; the row of a user replaces the existing row."""
+    r"""Insert rows, with cells in column order, into ``table``.
+
+    A row for a user in the table of users replaces the existing row.
+    """
     driver: Any = connection.connection.driver_connection
     statement = _insert(table, connection.dialect.name)
     if connection.dialect.name == "sqlite":

@@ -1,7 +1,7 @@
-r"""The budget ledger: charges, users and remaining budgets.
+r"""The budget ledger, which charges users for releases and refuses charges that exceed a budget.
 
-A charge that exceeds a budget is refused before the release. A charge is complete or absent even if
-the process is killed, and repeating it charges nobody again. Proofs: docs/proofs/ledger.md.
+A refusal comes before the release. If the process is killed, a charge was made either completely or
+not at all, and repeating it charges nobody again. Proofs: docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -48,16 +48,19 @@ _Cost: TypeAlias = tuple[Price, Mapping[str, Any]]
 
 
 class Ledger:
-    r"""A budget per user, for all time or for each period, and the history of its charges.
+    r"""A privacy budget for each user, for all time or for each period, with a history of charges.
 
     The budget is a guarantee to a user (scope unit ``user``). A charge states the cost of one batch
     to each of its users. The cost is a guarantee for the user, or a guarantee for one contribution
-    with ``rows_per_user``, the largest number of rows of one user in the batch; it must have the
-    relation of the budget. Users are identified by name: 1 to 200 printable characters in normal
-    form NFC, without space at either end. Names are case-sensitive, and letters that look alike are
-    distinct. The participants and the charges may depend on the data of a user only through earlier
-    releases; under add-remove, charge all invited users, whether or not their data arrived. The
-    contents of the ledger (who took part when) are not private.
+    with ``rows_per_user``, the largest number of rows of one user in the batch. The cost must have
+    the relation of the budget.
+
+    Users are identified by name: 1 to 200 printable characters in normal form NFC, without space at
+    either end. Names are case-sensitive, and letters that look alike are distinct.
+
+    The participants and the charges may depend on the data of a user only through earlier releases.
+    Under add-remove, charge all invited users, whether or not their data arrived. The contents of
+    the ledger (who took part, and when) are not private.
 
     >>> import tempfile
     >>> from dpcore import DiscreteGaussian, Mechanism
@@ -145,7 +148,7 @@ class Ledger:
         return cls(store, book)
 
     def close(self) -> None:
-        r"""Close the database connections. The ledger may be used again."""
+        r"""Close the database connections; they are opened again at the next use of the ledger."""
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -160,17 +163,17 @@ class Ledger:
 
     @property
     def filter(self) -> Filter:
-        r"""The privacy filter, which decides which charges are admitted."""
+        r"""The privacy filter, which decides whether a charge is within the budget."""
         return self._book.filter
 
     @property
     def budget(self) -> Word:
-        r"""The guarantee to each user for all releases together, or for all in one period."""
+        r"""The guarantee to each user for all releases together, or for those of one period."""
         return self._book.filter.budget
 
     @property
     def renews(self) -> str | None:
-        r"""The period ``"year"``, ``"month"`` or ``"day"``; None if the budget never renews."""
+        r"""The period of the budget, ``"year"``, ``"month"`` or ``"day"``; None for all time."""
         return self._book.renews
 
     def together(self, periods: int) -> Word:
@@ -391,7 +394,7 @@ class Ledger:
         return Assumed(word, "; ".join(reasons)) if reasons else word
 
     def periods(self, user: str | None = None) -> dict[str, tuple[Charge, ...]]:
-        r"""A mapping from the name of a period, e.g. ``"2026"``, to its charges.
+        r"""A mapping from the name of each period, e.g. ``"2026"``, to the charges made in it.
 
         Periods without charges are omitted. With ``user``, the mapping contains only the charges of
         that user. A budget for all time has one period, ``""``.
@@ -476,9 +479,9 @@ class Ledger:
     def check(self, *receipts: Receipt) -> tuple[Damage, ...]:
         r"""Verify the whole ledger, and return all inconsistencies with their locations.
 
-        The check finds every row that was edited, deleted or inserted, unless all later digests and
-        counters were recomputed too. With ``receipts`` it finds even a recomputed history, because
-        the charges that the receipts acknowledge must exist. At most 100 findings are returned.
+        Every row that was edited, deleted or inserted is found, unless all later digests and
+        counters were recomputed too. With ``receipts``, even a recomputed history is found, because
+        the charges of all receipts must exist in it. At most 100 findings are returned.
         """
         book, found = self._book, list[Damage]()
         acknowledged = [(receipt.number, receipt.digest) for receipt in receipts]

@@ -1,16 +1,16 @@
-r"""The SQLite file of a ledger: its location in one private folder, and processes that fork.
+r"""The SQLite file of a ledger: it must stay in one folder, and survive forks of the process.
 
-SQLite names the log and the locks of a file after its path. A file that is reached through two
-folders would have two of each, and two processes would both spend the whole budget. So a file is
-refused if it is mounted without its folder, or lies in another folder than the one in which it was
-created or adopted. The file ``<name>-home`` next to it records the identity of the ledger and its
-folder.
+SQLite derives the names of the log and the locks of a file from its path. A file that is reached
+through two folders would have two logs, and two processes would both spend the whole budget. So a
+file is refused if it is mounted without its folder, or if it lies in another folder than the one in
+which it was created or adopted. The file ``<name>-home`` next to it records the identity of the
+ledger and its folder.
 
-SQLite also records the locks of a file in the memory of the process. After a fork the child has a
-copy of this record but not the locks. If it writes to the file, even through a connection of its
-own, its data are lost when the parent closes the file. So every idle connection is closed before a
-fork. A connection in a transaction cannot be closed: the child must not use its file. Write
-transactions, which exclude other writers, are in ``transactions_and_locks``. Proofs:
+SQLite also records the locks of a file in the memory of the process. After a fork, the child has a
+copy of this record but not the locks. If the child writes to the file, even through a connection of
+its own, its data are lost when the parent closes the file. So every idle connection is closed
+before a fork. A connection in a transaction cannot be closed; then the child must not use the file.
+Write transactions, which exclude other writers, are in ``transactions_and_locks``. Proofs:
 docs/proofs/ledger.md.
 """
 
@@ -47,7 +47,7 @@ HOMELESS: Final = (
 
 
 def identity(path: Path, where: str) -> tuple[int, int] | None:
-    r"""The device and inode of the file, or None if there is no file.
+    r"""The device number and inode number of the file, or None if there is no file.
 
     Raises :class:`LedgerUnavailable` if the path is not a regular file, or has two hard links.
     """
@@ -66,8 +66,8 @@ def identity(path: Path, where: str) -> tuple[int, int] | None:
 def refuse_mounted(path: Path, where: str) -> None:
     r"""Raise :class:`LedgerUnavailable` if the file is itself a mount point.
 
-    ``path`` must not contain links. If a system does not list its mounts, no path is refused here:
-    :func:`home_of` decides.
+    ``path`` must not contain symbolic links. On a system that does not list its mounts nothing is
+    refused here; :func:`home_of` then detects the other folder.
     """
     mounts = [_mount_of(each) for each in (path, path.parent)]
     if None not in mounts and mounts[0] != mounts[1]:
@@ -100,10 +100,10 @@ def _read(path: str) -> bytes:
 
 
 def home_of(path: Path) -> str:
-    r"""The identity of the ledger recorded at this location; "" if there is none.
+    r"""The identity of the ledger that was created or adopted at ``path``; "" if there is none.
 
-    ``path`` must not contain links. The folder is identified by its inode, which is constant. Its
-    device may change: device numbers are reassigned when a machine starts.
+    ``path`` must not contain symbolic links. The folder is identified by its inode number, which is
+    constant. Device numbers are not compared, since they may change when a machine restarts.
     """
     try:
         ledger, folder = _read(f"{path}-home").decode("ascii").split()
@@ -113,7 +113,7 @@ def home_of(path: Path) -> str:
 
 
 def settle_in(path: Path, ledger: str) -> None:
-    r"""Record durably that the ledger with identity ``ledger`` is at this location."""
+    r"""Record durably that ``path`` is the location of the ledger with identity ``ledger``."""
     home = Path(f"{path.resolve()}-home")
     partial = home.with_name(f"{home.name}.new")
     partial.unlink(missing_ok=True)
@@ -125,7 +125,7 @@ def settle_in(path: Path, ledger: str) -> None:
 
 
 def bring_to_disk(path: Path, how: int = os.O_RDONLY) -> None:
-    r"""Flush a file, or the names in a folder, to disk; ``how`` is passed to ``os.open``."""
+    r"""Flush a file, or the entries of a folder, to disk; ``how`` are the flags of ``os.open``."""
     handle = os.open(path, how)
     try:
         os.fsync(handle)
@@ -134,10 +134,10 @@ def bring_to_disk(path: Path, how: int = os.O_RDONLY) -> None:
 
 
 def made_private(path: Path) -> None:
-    r"""Create an empty private file at ``path`` if there is none.
+    r"""Create an empty file at ``path`` that only its owner can access, if there is none.
 
-    SQLite itself would create a file that others can read. The log and its index take the mode of
-    the file. A non-empty file keeps the mode that its owner gave it. ``path`` must not contain
+    SQLite itself would create a file that others can read. Its log and index have the mode of the
+    file. A non-empty file keeps the mode that its owner gave it. ``path`` must not contain symbolic
     links, and must not be a device or a pipe.
     """
     try:
@@ -183,7 +183,7 @@ _OPEN_AT_FORK: Final = _OpenAtFork()
 
 
 class FileConnection(sqlite3.Connection):
-    r"""A connection that registers itself, so that it can be closed before a fork if it is idle."""
+    r"""An SQLite connection in a registry, so that it is closed before a fork if it is idle."""
 
     def __init__(self, database: str, *given: object, **named: object) -> None:
         super().__init__(database, *given, **named)  # type: ignore[arg-type]  # passed through
@@ -200,7 +200,7 @@ class FileConnection(sqlite3.Connection):
 
 
 def closed_before_forks(engine: Engine) -> Engine:
-    r"""Return ``engine``, whose idle connections will be closed before every fork."""
+    r"""Register ``engine``, so that its idle connections are closed before every fork."""
     with _GATE:
         _ENGINES.add(engine)
     return engine
@@ -208,7 +208,7 @@ def closed_before_forks(engine: Engine) -> Engine:
 
 @contextmanager
 def using(path: Path) -> Iterator[None]:
-    r"""Count the file ``path`` as in use within the block, which opens and uses a connection."""
+    r"""A context in which the file ``path`` counts as in use; open connections only within it."""
     with _GATE:
         if path in _OPEN_AT_FORK:
             reason = "was in use when this process was forked: start it with spawn or forkserver"

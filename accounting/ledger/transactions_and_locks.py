@@ -85,7 +85,7 @@ def address_of(url: object) -> URL:
 
 
 def where_of(address: URL) -> str:
-    r"""The database's name for messages, without secrets."""
+    r"""The name of the database in messages, without user name and password."""
     if address.get_backend_name() == "sqlite":
         return address.database or ""
     hosts = address.query.get("host", "")
@@ -94,7 +94,7 @@ def where_of(address: URL) -> str:
 
 
 class Store:
-    r"""One database. Connections are pooled and reused, but never across a fork."""
+    r"""The database of a ledger, with pooled connections that are never reused after a fork."""
 
     def __init__(self, url: str) -> None:
         address = address_of(url)
@@ -123,15 +123,15 @@ class Store:
         return _PATIENCE
 
     def mode(self) -> int:
-        r"""The file mode of an SQLite file."""
+        r"""The permissions of the SQLite file."""
         return self._path.stat().st_mode
 
     @contextmanager
     def writing(self, *, create: bool = False) -> Iterator[Connection]:
-        r"""An exclusive write transaction, durable when the block ends.
+        r"""A context with a write transaction that excludes other writers, durable when it ends.
 
         On SQLite the transaction takes the write lock when it begins. On PostgreSQL the caller's
-        first statement locks the one row of ``ledger``; each later statement sees all data
+        first statement locks the only row of ``ledger``; each later statement sees all data
         committed before it starts. With ``create``, the tables or the file need not exist yet.
         """
         if create and self.is_file:
@@ -149,14 +149,14 @@ class Store:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        r"""A read transaction with a snapshot of the ledger at its first statement."""
+        r"""A context with a read transaction, which sees the ledger as at its first statement."""
         with self._transaction(reads=True) as connection:
             yield connection
 
     def settle_here(self, ledger: str) -> None:
-        r"""Record next to an SQLite file that the ledger with identity ``ledger`` is stored here.
+        r"""Record that the current location of an SQLite file is that of the ledger ``ledger``.
 
-        Call it inside a writing transaction.
+        ``ledger`` is the identity of the ledger. Call this method inside a write transaction.
         """
         if self.is_file:
             sqlite_file.settle_in(self._path, ledger)
@@ -178,7 +178,7 @@ class Store:
         return found.pop()
 
     def settle(self) -> None:
-        r"""Flush to disk the writes of a process that died before it flushed them.
+        r"""Flush to disk all writes to the file, even those of a process that died before flushing.
 
         In SQLite other processes see the complete charge of such a process, but a power failure
         could still undo it. Call this method inside a write transaction. PostgreSQL flushes a
@@ -190,7 +190,7 @@ class Store:
                     sqlite_file.bring_to_disk(path, how)
 
     def waited(self) -> LedgerUnavailable:
-        r"""The error for a charge that timed out, naming the blocking process."""
+        r"""The error for a charge that timed out; it names the process that blocks it."""
         who, end = _writing_process(self._path) if self.is_file else _writing_session(self._engine)
         reason = f"waited {_PATIENCE:g} s for {who}: {end}; then charge again: no batch is charged"
         return LedgerUnavailable(self.where, f"{reason} twice")
@@ -309,7 +309,7 @@ def _prepare(connection: Any, record: Any) -> None:
 
 
 def as_stored(value: bytes) -> str:
-    r"""Text as SQLite stores it, including invalid Unicode."""
+    r"""The text with the UTF-8 bytes ``value``; invalid bytes become surrogates."""
     return value.decode("utf-8", "surrogateescape")
 
 

@@ -1,9 +1,9 @@
-r"""Verify a ledger: the hash chain, the charged users, and the totals; and copy verified ledgers.
+r"""Verification of a ledger (the hash chain, the charged users, and the totals), and its copies.
 
-A changed, deleted or inserted row breaks the chain at its position, and the counters of each user
-must equal the sums over the history. If a ledger and its copy were both charged, users would spend
-their budgets twice. A copy therefore accepts no charge until its owner adopts it at its location,
-and so states that no other copy is in use. Proofs: docs/proofs/ledger.md.
+A changed, deleted or inserted row breaks the hash chain at its position, and the counters of each
+user must equal the sums over the history. If a ledger and its copy were both charged, users would
+spend their budgets twice. So a copy accepts no charge until its owner adopts it at its location,
+and thereby states that no other copy is in use. Proofs: docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class Damage(NamedTuple):
 def damages(
     connection: Connection, book: Book, acknowledged: Collection[tuple[int, str]]
 ) -> Iterator[Damage]:
-    r"""All inconsistencies, from one consistent read of the whole ledger.
+    r"""All inconsistencies of a ledger, from one consistent read of the whole database.
 
-    ``book`` is the book with which the ledger was opened; ``acknowledged`` are the numbers and
-    digests of charges that have receipts.
+    ``book`` describes the ledger as it was opened. ``acknowledged`` are the numbers and digests of
+    the charges for which there are receipts.
     """
     if connection.dialect.name == "sqlite":
         for (line,) in connection.exec_driver_sql("PRAGMA integrity_check"):
@@ -229,11 +229,12 @@ def _streamed(connection: Connection, statement: Any) -> Iterator[RowMapping]:
 
 
 def adopt(url: str) -> int:
-    r"""Adopt the ledger in ``url`` at its current location, and return its number of charges.
+    r"""Adopt a ledger at its current location, and return its number of charges.
 
-    Use it for a file that was moved, copied or restored. The caller states that no other copy will
-    be charged again. The whole history is checked first. Raises :class:`LedgerDamaged`, and changes
-    nothing, if the history is inconsistent, and :class:`LedgerUnavailable` if there is no ledger.
+    Use this function for a file that was moved, copied or restored. The caller states that no other
+    copy will be charged again. The whole history is verified first. Raises :class:`LedgerDamaged`,
+    and changes nothing, if the history is inconsistent; raises :class:`LedgerUnavailable` if there
+    is no ledger at ``url``.
     """
     with closing(Store(url)) as store, store.writing() as connection:
         store.must_hold_tables(connection)

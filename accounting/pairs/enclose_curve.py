@@ -1,11 +1,16 @@
-r"""Enclosures of curves, of their inverses, and of suprema over Renyi orders.
+r"""Enclosures of privacy curves, of their inverses, and of the supremum of D_alpha/alpha.
 
-The precision increases until an enclosure is narrow enough. The supremum of D_alpha/alpha is found
-by branch and bound. K(alpha) = (alpha - 1) D_alpha is convex with K(1) = 0, so on an interval of
-orders [a, b] it lies below its chord l. The bound l(alpha)/(alpha(alpha-1)) = |l(0)|/alpha -
-|l(1)|/(alpha-1) has one maximum: (sqrt|l(0)| - sqrt|l(1)|)^2, at alpha = r/(r-1) with r =
-sqrt(l(0)/l(1)). At orders below the smallest evaluated order b, the upper bound is D_b; above the
-largest evaluated order c, it is D_oo/c or a bound from the law. Proofs: docs/proofs/curve.md.
+The precision increases until an enclosure is narrow enough. For the Renyi divergences D_alpha of a
+pair, the supremum over alpha > 1 (the zCDP parameter) is found by branch and bound.
+K(alpha) = (alpha - 1) D_alpha is convex with K(1) = 0, so on an interval [a, b] of orders K lies
+below the line l through its values at a and b. This gives the upper bound
+
+    D_alpha/alpha <= l(alpha)/(alpha (alpha - 1)) = |l(0)|/alpha - |l(1)|/(alpha - 1).
+
+It has one maximum, (sqrt|l(0)| - sqrt|l(1)|)^2, at alpha = r/(r - 1) with r = sqrt(l(0)/l(1)). For
+orders below the smallest evaluated order b, the upper bound is D_b. For orders above the largest
+evaluated order c, it is D_oo/c, where D_oo is the largest loss, or a bound for the noise law.
+Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -54,10 +59,10 @@ def hull(values: Iterable[arb]) -> arb:
 
 
 def middle(value: arb) -> Fraction:
-    r"""The midpoint of a finite ball; used only in searches, never for reported values.
+    r"""The midpoint of a finite ball as an exact number, or 0 if it is very small.
 
-    It is exact, except that very small values become 0. Raises :class:`PrecisionExhausted` if the
-    value is very large.
+    It is used only in searches, never for reported values. Raises :class:`PrecisionExhausted` if
+    the value is very large.
 
     >>> middle(arb("0.5"))
     Fraction(1, 2)
@@ -73,11 +78,12 @@ def middle(value: arb) -> Fraction:
 def narrowed(
     compute: Callable[[], arb], bits: int, negligible: Fraction = Fraction(0)
 ) -> Enclosure:
-    r"""Enclose ``compute()`` to a relative width of 2^-bits by increasing the precision.
+    r"""An enclosure of the number that ``compute()`` returns, to a relative width of 2^-bits.
 
-    Unlike in ``dpcore.numbers.enclosure.narrow``, the precision increases by the number of missing
-    bits, and a ball within ``negligible`` of 0 is accepted. Raises :class:`PrecisionExhausted` if
-    no precision suffices.
+    ``compute`` is repeated at increasing precision. Unlike in ``dpcore.numbers.enclosure.narrow``,
+    the precision increases by the number of missing bits, and an absolute value of at most
+    ``negligible`` is accepted at any width. Raises :class:`PrecisionExhausted` if no precision
+    suffices.
     """
     working = bits + 32
     while working <= MOST_BITS + 64 * bits:
@@ -92,7 +98,7 @@ def narrowed(
 
 
 def largest(found: Iterable[Enclosure]) -> Enclosure:
-    r"""Enclose the maximum of ``found``, stopping at the first infinite number."""
+    r"""An enclosure of the largest of several enclosed numbers."""
     kept: list[Enclosure] = []
     for each in found:
         if each.lower == math.inf:
@@ -102,15 +108,16 @@ def largest(found: Iterable[Enclosure]) -> Enclosure:
 
 
 def within(found: Enclosure, least: End, most: End) -> Enclosure:
-    r"""The intersection of ``found`` with a range that is known to contain the true value."""
+    r"""The part of ``found`` between ``least`` and ``most``, which are bounds on the true value."""
     return Enclosure(max(found.lower, least), min(found.upper, most))
 
 
 def inverse(curve: Callable[[arb], arb], delta: Fraction, bits: int) -> Enclosure:
-    r"""The epsilon at 0 < ``delta`` < 1 of a decreasing ``curve``, to a relative width of 2^-bits.
+    r"""The epsilon >= 0 at which a decreasing ``curve`` equals ``delta``, for 0 < ``delta`` < 1.
 
-    The method is bisection: only certified comparisons move an end. The result is wider where the
-    curve is flat at ``delta``. Raises :class:`PrecisionExhausted` if no comparison is certified.
+    The relative width is 2^-bits, or more where the curve is flat. The method is bisection, in
+    which only certified comparisons move an end. Raises :class:`PrecisionExhausted` if no
+    comparison is certified.
     """
     for attempt in range(_TRIES):
         with precision(2 * bits + 64 << attempt):
@@ -155,7 +162,7 @@ def _bracketed(
 
 
 def moved(end: arb, towards: arb, certain: Callable[[arb], object], times: int) -> arb:
-    r"""Move ``end`` towards ``towards`` in bisection steps that keep ``certain`` true."""
+    r"""Bisect from ``end`` to ``towards``, and return the last point where ``certain`` holds."""
     for _ in range(times):
         middle = ((end + towards) / 2).mid()
         end, towards = (middle, towards) if certain(middle) else (end, middle)
@@ -163,12 +170,15 @@ def moved(end: arb, towards: arb, certain: Callable[[arb], object], times: int) 
 
 
 def joined(best: Enclosure, found: Enclosure, side: int) -> Enclosure:
-    r"""Combine two enclosures computed from losses discretised on one ``side`` of the true loss.
+    r"""Combine two enclosures of the same result for two discretisations of a privacy loss.
 
-    - ``side`` 0: both enclosures contain the true value; the result is their intersection.
-    - ``side`` 1 (above): only the upper ends bound the true value. The result has the smaller upper
-      end, and the lower end of ``found``, or that of ``best`` if ``found`` lies above the result.
-    - ``side`` -1 (below): the same with upper and lower exchanged.
+    ``side`` states what the enclosures prove about the true value.
+
+    - 0: both enclosures contain it. The result is their intersection.
+    - 1 (both discretisations are pessimistic): both upper ends are upper bounds on it. The result
+      has the smaller upper end, and the lower end of ``found``, or that of ``best`` if ``found``
+      lies above the result.
+    - -1 (both are optimistic): as for 1, with upper and lower exchanged.
     """
     if not side:
         return within(best, found.lower, found.upper)
@@ -179,12 +189,12 @@ def joined(best: Enclosure, found: Enclosure, side: int) -> Enclosure:
 
 
 def better(one: Enclosure, two: Enclosure, side: int, relative: Fraction) -> Enclosure:
-    r"""The better of two enclosures, each of a number that bounds the same true value.
+    r"""The better of two bounds on the same true value, each given as an enclosure of the bound.
 
-    - ``side`` 0: both enclosures contain the true value; the result is their intersection.
-    - ``side`` 1: both numbers are upper bounds. The result is the enclosure with the smaller upper
-      end; if the upper ends agree to the ``relative`` width, it has the larger lower end.
-    - ``side`` -1: both numbers are lower bounds; upper and lower are exchanged.
+    - ``side`` 0: both enclosures contain the true value. The result is their intersection.
+    - ``side`` 1: both are upper bounds. The result is the enclosure with the smaller upper end; if
+      the upper ends agree to the ``relative`` width, it has the larger lower end.
+    - ``side`` -1: both are lower bounds. As for 1, with upper and lower exchanged.
     """
     if not side:
         return within(one, two.lower, two.upper)
@@ -214,9 +224,9 @@ def supremum_over_orders(
 ) -> Enclosure:
     r"""The supremum of D_alpha/alpha over alpha > 1, to a relative width of ``tolerance``.
 
-    ``divergence(alpha)`` is D_alpha of a pair. ``beyond(a)`` bounds D_alpha/alpha for all alpha >=
-    a, such as D_oo/a. ``known`` is a lower bound on the supremum. The enclosure is rigorous
-    whenever the search stops; it reaches ``tolerance`` only if ``beyond`` decreases to the supremum
+    ``divergence(alpha)`` is the Renyi divergence D_alpha. ``beyond(a)`` is an upper bound on
+    D_alpha/alpha for all alpha >= a. ``known`` is a lower bound on the supremum. The enclosure is
+    always valid, but its width reaches ``tolerance`` only if ``beyond`` decreases to the supremum
     or below.
 
     >>> found = supremum_over_orders(lambda a: a / 8, lambda a: 4 / a, tolerance=Fraction(1, 9))

@@ -1,7 +1,7 @@
 r"""Pairs with finitely many losses: staircase noise, and mechanisms of bounded range.
 
-The loss is a sufficient statistic: outcomes with equal loss count as one outcome, so the losses and
-their masses determine the pair. Proofs: docs/proofs/curve.md.
+The privacy loss is a sufficient statistic, so outcomes with equal loss are merged into one. The
+distinct losses and their masses then determine the pair. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -31,21 +31,19 @@ _NODES: Final = 1 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinitePair(RayPair):
-    r"""P and Q given by their losses; m = 0, 1, ... indexes the outcomes of ``listed()``."""
+    r"""A pair (P, Q) with finitely many losses, where outcome m = 0, 1, ... has the m-th loss."""
 
     everywhere: ClassVar[bool] = True
 
     @abstractmethod
     def listed(self) -> Listed:
-        r"""All losses with their masses, at the ambient precision."""
+        r"""All losses in increasing order, each with its P-mass and its Q-mass."""
 
     def loss(self, m: int) -> Loss:
-        r"""The loss of outcome m: -infinity before the first outcome, +infinity after the last."""
         rows = self.listed()
         return rows[m][0] if 0 <= m < len(rows) else arb("-inf" if m < 0 else "inf")
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""Enclose the index of the first outcome with a loss above ``epsilon``; None if none."""
         gaps = [
             loss - epsilon if isinstance(loss, Fraction) else loss - ball(epsilon)
             for loss, _, _ in self.listed()
@@ -54,7 +52,7 @@ class FinitePair(RayPair):
         return None if first == len(gaps) else (first, sum(not gap > 0 for gap in gaps))
 
     def tails(self, m: int) -> tuple[arb, arb]:
-        r"""A(m) - B(m), summed over the side of m where all terms have one sign, and B(m)."""
+        # A(m) - B(m) is summed over the side of m where all terms have one sign.
         rows, m = self.listed(), max(m, 0)
         rest = sum((q for _, _, q in rows[m:]), arb(0))
         above = bool(rows[m:]) and rows[m][0] >= 0
@@ -79,14 +77,15 @@ class FinitePair(RayPair):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaircasePair(FinitePair):
-    r"""The pair (X, X - d) for staircase noise X; for d <= Delta the losses are 0 and +-epsilon.
+    r"""The pair (X, X - d) for staircase noise X with the shift d.
+
+    If d is at most the sensitivity of the law, the losses are 0 and +-epsilon.
 
     >>> pair = StaircasePair(noise=Staircase(epsilon=3, sensitivity=10), shift=10)
     >>> pair.largest_loss(), [str(loss) for loss, _, _ in pair.listed()]
     (Enclosure([3, 3]), ['-3', '0', '3'])
 
-    Raises :class:`NotDerived` if the shift is more than 1024 times Delta, the sensitivity of the
-    law.
+    Raises :class:`NotDerived` if d is more than 1024 times the sensitivity of the law.
     """
 
     noise: Staircase
@@ -138,17 +137,17 @@ def _number(noise: Staircase, k: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundedRangePair(FinitePair):
-    r"""A pair that dominates every selection whose losses lie in an interval of this ``length``.
+    r"""A pair that dominates every selection mechanism of bounded range ``length``.
 
-    The least delta of such selections at epsilon = t is H(t) = (1 - e^((t - length)/2))^2/(1 -
-    e^-length). The curve of the pair interpolates H, linearly in e^t, between equally spaced t in
-    [-``length``, ``length``], which are the losses of the pair.
+    The losses of such a mechanism lie in an interval of this length. At epsilon = t, the smallest
+    delta that holds for all of them is H(t) = (1 - e^((t - length)/2))^2/(1 - e^-length). The
+    losses of this pair are equally spaced numbers t from -length to length. At these t its curve is
+    H(t); between them it is interpolated linearly in e^t, which gives an upper bound.
     """
 
     length: Fraction
 
     def listed(self) -> Listed:
-        r"""The losses and their masses, from the slopes of the lines between the points of H."""
         return _of_chords(self.length, ctx.prec)
 
 

@@ -1,20 +1,21 @@
-r"""A noise law and its shifted copy: the output laws of a release on neighbouring datasets.
+r"""The output laws of a release on two neighbouring datasets: a noise law and its shifted copy.
 
-P is the law of the output under one dataset, Q the law under the other, both on integers m, with
-the loss L(m) = log P(m)/Q(m). :class:`Pair` is the interface of such a pair; ``law_pairs`` defines
-the pair of each law. If a reflection swaps P and Q (symmetric noise), one direction suffices; else
-``mirror`` is the other direction.
+P is the law of the output on one dataset, Q the law on the other. Both are laws on the integers m,
+with the privacy loss L(m) = log P(m)/Q(m). :class:`Pair` is the interface of such a pair;
+``law_pairs`` defines the pair of each noise law. If a reflection swaps P and Q (symmetric noise),
+the direction (P, Q) suffices; otherwise ``mirror`` is the other direction (Q, P).
 
-:class:`RayPair` encloses the curve of any law with increasing loss, for which every optimal test is
-a ray {m, m+1, ...}. With A(m) = P([m, oo)) and B(m) = Q([m, oo)):
+:class:`RayPair` is for laws with an increasing loss. Then every optimal test rejects on a ray
+{m, m+1, ...}, and the curves are enclosed by a search for the optimal m. With A(m) = P([m, oo)) and
+B(m) = Q([m, oo)):
 
     delta(epsilon)  = max_m  A(m) - e^epsilon B(m)
     epsilon(delta)  = max(0, max_m  log((A(m) - delta)/B(m)))
     tradeoff(alpha) = max_m  1 - A(m) + e^(L(m-1)) (B(m) - alpha)
 
-:class:`ShiftedPair` needs only the mass function of a symmetric log-concave law p: L(m) =
-log p(m)/p(m+d) increases. Other laws are discretised (:mod:`accounting.pld`). Proofs:
-docs/proofs/curve.md.
+:class:`ShiftedPair` needs only the mass function p of a symmetric log-concave law, because
+L(m) = log p(m)/p(m+d) is then increasing for every shift d. Laws without an increasing loss are
+discretised (:mod:`accounting.pld`). Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ _FAR: Final = 1 << 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offsets:
-    r"""P and Q as shifts of the law p of ``noise``.
+    r"""P and Q as shifted copies of the mass function p of ``noise``.
 
     P(m) = p(``sign`` m + ``here``) and Q(m) = p(``sign`` m + ``there``).
     """
@@ -74,7 +75,10 @@ class Offsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair(ABC):
-    r"""The pair (P, Q) of one noise law and one shift. Balls have the ambient precision."""
+    r"""The pair (P, Q) of a noise law and its copy under one shift.
+
+    L is the privacy loss log P(m)/Q(m). All balls are computed at the current precision.
+    """
 
     everywhere: ClassVar[bool] = False
     r"""Whether each outcome has mass under both laws, so that no loss is infinite."""
@@ -92,24 +96,24 @@ class Pair(ABC):
         return self
 
     def hidden(self) -> Loss:
-        r"""The mass P(L = oo) of outcomes that Q cannot produce; 0 if the supports agree."""
+        r"""The mass P(L = oo) of the outcomes that are impossible under Q."""
         if self.everywhere:
             return Fraction(0)
         raise NotDerived("the mass outside the shifted support of this noise", "use alpha > 0")
 
     def offsets(self) -> Offsets:
-        r"""P and Q as shifts of a noise law; raises :class:`NotDerived` if they are not shifts."""
+        r"""P and Q as shifted copies of one law; raises :class:`NotDerived` if they are not."""
         raise NotDerived(f"a table of the losses of {self!r}", "compose its guarantee instead")
 
     def mass_balls(self, first: int, last: int) -> list[arb] | None:
-        r"""The masses of the noise from ``first`` to ``last``; None if float masses are fast."""
+        r"""The masses of the noise from ``first`` to ``last``; None if floats are faster."""
         del first, last
         return None
 
     def losses_beyond(self, m: int, *, right: bool) -> tuple[arb, arb]:
-        r"""Return (lower, upper) bounds on L at ``m`` and everywhere to its right, or its left.
+        r"""Lower and upper bounds on L on {m, m+1, ...} if ``right``, otherwise on {..., m-1, m}.
 
-        By default L is increasing, as for most laws.
+        The default implementation is for an increasing L.
         """
         here = as_ball(self.loss(m))
         largest, least = largest_known(self).upper, largest_known(self.mirror()).upper
@@ -118,11 +122,11 @@ class Pair(ABC):
         return -ball(least) if isinstance(least, Fraction) else arb("-inf"), here
 
     def bends(self) -> tuple[int, ...]:
-        r"""The m at which L changes direction or becomes infinite; between them L is monotone."""
+        r"""The turning points of L, and the last m before L becomes infinite."""
         return ()
 
     def constant_beyond(self) -> tuple[int, int] | None:
-        r"""Integers (a, b) such that L is constant on m <= a and on m >= b, or None."""
+        r"""Integers (a, b) such that L is constant for m <= a and for m >= b, or None."""
         return None
 
     def renyi(self, order: Fraction) -> Loss:
@@ -130,13 +134,13 @@ class Pair(ABC):
         raise NotDerived(f"the Renyi divergence of order {order} of this noise", "use the curve")
 
     def zcdp(self) -> Loss | Enclosure:
-        r"""The supremum of D_alpha/alpha over alpha > 1, from a theorem or from a search."""
+        r"""The zCDP parameter of (P, Q): the supremum of D_alpha/alpha over alpha > 1."""
         if not isinstance(self.largest_loss().upper, Fraction):
             raise NotDerived("the zCDP parameter of this noise", "use the curve")
         return supremum_over_orders(self.renyi, self.bound_beyond)
 
     def bound_beyond(self, order: Fraction) -> Loss:
-        r"""An upper bound on D_alpha/alpha for all alpha >= ``order``: largest loss/``order``."""
+        r"""An upper bound on D_alpha/alpha that holds for all alpha >= ``order``."""
         return Fraction(self.largest_loss().upper) / order
 
 
@@ -153,42 +157,42 @@ def largest_known(source: _Lossy) -> Enclosure:
 
 
 class ClosedPair(Pair):
-    r"""A pair whose curve and tests can be enclosed to any requested width."""
+    r"""A pair whose curves can be enclosed to any requested width, without discretisation."""
 
     __slots__ = ()
 
     @abstractmethod
     def delta(self, epsilon: Fraction) -> arb:
-        r"""The hockey-stick divergence at epsilon >= 0."""
+        r"""The hockey-stick divergence at ``epsilon`` >= 0."""
 
     @abstractmethod
     def guess(self, delta: Fraction) -> int | None:
-        r"""A position near the optimum for epsilon(delta), or None if the precision is too low.
+        r"""An m close to the optimal one for ``epsilon(delta)``; None if the precision is too low.
 
         Only speed depends on this value.
         """
 
     @abstractmethod
     def epsilon(self, delta: Fraction, guess: int | None) -> arb:
-        r"""The epsilon at delta > 0; wide or infinite if the precision is too low."""
+        r"""The epsilon at ``delta`` > 0, or a wide ball if the precision is too low."""
 
     @abstractmethod
     def smallest_loss(self) -> Loss:
-        r"""The approximate smallest positive loss; a far smaller epsilon counts as 0."""
+        r"""The approximate smallest positive loss, below which an epsilon may count as 0."""
 
     @abstractmethod
     def tradeoff(self, alpha: Fraction) -> arb:
-        r"""The least type II error of a test of Q against P with type I error alpha in (0, 1)."""
+        r"""The least type II error of a test of Q against P with type I error 0 < ``alpha`` < 1."""
 
     def enclose_delta(self, epsilon: Fraction, bits: int) -> Enclosure:
         r"""The hockey-stick divergence at ``epsilon`` >= 0, to a relative width of 2^-bits."""
         return within(narrowed(partial(self.delta, epsilon), bits), Fraction(0), Fraction(1))
 
     def enclose_epsilon(self, delta: Fraction, bits: int) -> Enclosure:
-        r"""The epsilon at ``delta`` in (0, 1), to a relative width of 2^-bits.
+        r"""The epsilon at 0 < ``delta`` < 1, to a relative width of 2^-bits.
 
-        If epsilon is positive and below 2^-bits times the smallest positive loss, the width is
-        relative to that loss instead.
+        If 0 < epsilon < 2^-bits times the smallest positive loss, the width is relative to that
+        loss instead of epsilon.
         """
         for working in (_BITS, 2 * _BITS, 8 * _BITS):
             with precision(working):
@@ -203,24 +207,30 @@ class ClosedPair(Pair):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayPair(ClosedPair):
-    r"""(P, Q) on integers m, with the loss increasing in m. Balls have the ambient precision."""
+    r"""A pair on the integers m whose loss L is increasing in m, so that optimal tests are rays.
+
+    A(m) and B(m) are the masses of the ray {m, m+1, ...} under P and under Q.
+    """
 
     # -- what a law provides ------------------------------------------------------------------
 
     @abstractmethod
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""The first m at which L exceeds epsilon >= 0; None if there is none."""
+        r"""A range (first, last) that contains the first m with L > ``epsilon``.
+
+        The result is None if no m has such a loss.
+        """
 
     @abstractmethod
     def tails(self, m: int) -> tuple[arb, arb]:
-        r"""The tails (A(m) - B(m), B(m)), each with a small relative error."""
+        r"""A(m) - B(m) and B(m), each with a small relative error."""
 
     @abstractmethod
     def below(self, m: int) -> arb:
-        r"""The mass P((-oo, m)) = 1 - A(m), with a small relative error."""
+        r"""The mass 1 - A(m) below m under P, with a small relative error."""
 
     def start(self, delta: Fraction) -> Fraction:
-        r"""The start of the search for epsilon(delta): any value is valid, a close one is fast."""
+        r"""The starting value of the search for ``epsilon(delta)``; any value is valid."""
         del delta
         return Fraction(0)
 
@@ -240,10 +250,7 @@ class RayPair(ClosedPair):
     # -- epsilon(delta) -----------------------------------------------------------------------
 
     def guess(self, delta: Fraction) -> int | None:
-        r"""A ray close to the optimum for epsilon(delta), or None if the precision is too low.
-
-        The method is Newton's on log delta(epsilon) within a bracket; it affects only the speed.
-        """
+        # Newton's method on log delta(epsilon) within a bracket.
         goal, bottom = ball(delta).log(), self.bottom()
         low, high = Fraction(-1), largest_known(self).upper
         if isinstance(high, Fraction) and self._ray_or(high * _ALMOST, bottom) == bottom:
@@ -284,12 +291,12 @@ class RayPair(ClosedPair):
         return before
 
     def epsilon(self, delta: Fraction, guess: int | None) -> arb:
-        r"""The epsilon at delta > 0; wide or infinite if the precision is too low.
+        r"""The epsilon at ``delta`` > 0.
 
-        Each ray gives a lower bound E(m) = log((A(m) - delta)/B(m)); the largest bound,
-        epsilon(delta), is that of an m with L(m-1) <= E(m) <= L(m). Rays are tried from ``guess``
-        until both comparisons are certified. If E(m) cannot be separated from L(m), ray m + 1 is
-        computed too, and the result encloses all bounds that were kept.
+        Every m gives a lower bound E(m) = log((A(m) - delta)/B(m)). The largest one is
+        epsilon(delta), attained by an m with L(m-1) <= E(m) <= L(m). Integers m near ``guess`` are
+        tried until both comparisons are certified. If E(m) and L(m) cannot be separated, m + 1 is
+        tried too, and the result contains all bounds E that may be the largest.
         """
         bottom = self.bottom()
         start = self._left_end(bottom if guess is None else max(guess, bottom), bottom, delta)
@@ -330,9 +337,10 @@ class RayPair(ClosedPair):
         return None
 
     def bound(self, m: int, delta: Fraction) -> arb:
-        r"""The lower bound E(m) = log((A(m) - delta)/B(m)); -oo if A(m) <= delta.
+        r"""The lower bound E(m) = log((A(m) - delta)/B(m)) on epsilon(delta).
 
-        Also -oo if A(m) = delta cannot be excluded but E(m) < 0 is certain, which bounds nothing.
+        It is -infinity if A(m) <= delta. It is also -infinity if this cannot be excluded but
+        E(m) < 0 is certain, since a negative bound is useless.
         """
         gap, rest = self.tails(m)
         left = gap - ball(delta)
@@ -343,11 +351,10 @@ class RayPair(ClosedPair):
         return (left / rest).log1p()
 
     def smallest_loss(self) -> Loss:
-        r"""The loss at :meth:`bottom`: the smallest positive loss, unless the precision is low."""
         return self.loss(self.bottom())
 
     def bottom(self) -> int:
-        r"""The least ray with a positive loss, the optimum at epsilon = 0."""
+        r"""The first m with a positive loss, or an m before it if the precision is low."""
         # Two different laws have a positive loss somewhere, so the cell exists.
         return (self.ray(Fraction(0)) or (0, 0))[0]
 
@@ -362,10 +369,7 @@ class RayPair(ClosedPair):
     # -- tradeoff(alpha) ----------------------------------------------------------------------
 
     def tradeoff(self, alpha: Fraction) -> arb:
-        r"""The least type II error of a test of Q against P with type I error alpha in (0, 1).
-
-        The test rejects Q on a ray, and with some probability at the value before it.
-        """
+        # The test rejects Q on a ray, and with some probability at the value before it.
         level = ball(alpha)
         last = least(lambda m: bool(self.tails(m)[1] <= level), 0)
         first = last
@@ -381,7 +385,7 @@ class RayPair(ClosedPair):
 
 
 def unknown_probability() -> arb:
-    r"""The ball [0, 1]; a higher precision may give a narrower one."""
+    r"""The ball [0, 1], returned if the precision is too low to bound a probability."""
     return arb(0.5, 0.5)
 
 
@@ -403,11 +407,10 @@ class ShiftedPair(RayPair):
 
     @property
     def sign(self) -> int:
-        r"""The sign s: the pair is (sX, sX - d)."""
+        r"""The sign s for which the pair is (sX, sX - d), where X is the noise and d the shift."""
         return 1
 
     def loss(self, m: int) -> Loss:
-        r"""The loss log p(m)/p(m+d); infinite beyond either end of the support."""
         here, there = self.noise.pmf_ball(m), self.noise.pmf_ball(m + self.shift)
         if here == 0 or there == 0:
             # m determines the end, as the union of the two supports is symmetric around -d/2.
@@ -415,21 +418,20 @@ class ShiftedPair(RayPair):
         return (here / there).log()
 
     def lowest(self) -> float:
-        r"""A lower bound on the m of every optimal test: L(m) = -L(-d-m) <= 0 for 2m <= -d."""
+        r"""A lower bound on the optimal m: by symmetry, L(m) <= 0 for 2m <= -d."""
         return -(self.shift // 2)
 
     def near(self, epsilon: Fraction) -> int:
-        r"""The start of the search for the first loss above epsilon: any value is valid."""
+        r"""The starting value of the search for the first loss above ``epsilon``; any is valid."""
         del epsilon
         return -(self.shift // 2)
 
     def even(self, m: int) -> bool:
-        r"""Whether L(m) is known to be exactly 0, which balls cannot decide."""
+        r"""Whether L(m) is known to be exactly 0, which ball arithmetic alone cannot prove."""
         del m
         return False
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""The first m with L above epsilon; a range if balls cannot separate L from epsilon."""
         if self.strict and epsilon == 0:
             return (-self.shift // 2 + 1,) * 2
         if epsilon >= largest_known(self).upper:
@@ -457,7 +459,7 @@ class ShiftedPair(RayPair):
         return first, last
 
     def tails(self, m: int) -> tuple[arb, arb]:
-        r"""A(m) - B(m) and B(m), for the tails A(m) = P(sX >= m) and B(m) = P(sX >= m+d)."""
+        # A(m) = P(sX >= m) and B(m) = P(sX >= m+d).
         rest = self._above(m + self.shift)
         if self.shift > _SUMMED:
             return self._above(m) - rest, rest
@@ -468,13 +470,11 @@ class ShiftedPair(RayPair):
         return self.noise.sf_ball(m - 1) if self.sign > 0 else self.noise.cdf_ball(-m)
 
     def below(self, m: int) -> arb:
-        r"""The mass P(sX < m)."""
         return self.noise.cdf_ball(m - 1) if self.sign > 0 else self.noise.sf_ball(-m)
 
     def largest_loss(self) -> Enclosure:
-        r"""Always raise :class:`NotDerived`: the mass function does not determine it."""
+        # The mass function does not determine the largest loss.
         raise NotDerived(f"the largest loss of {self.noise!r}", "use epsilon(delta) with delta > 0")
 
     def offsets(self) -> Offsets:
-        r"""The masses p(sm) and p(s(m+d))."""
         return Offsets(noise=self.noise, there=self.sign * self.shift, sign=self.sign)

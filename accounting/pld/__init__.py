@@ -1,1 +1,1 @@
-"""Discretised privacy losses of one round; ``accounting.pld_composition`` adds rounds."""
+"""Discretised privacy losses of one round, which ``accounting.pld_composition`` composes."""

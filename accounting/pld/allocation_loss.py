@@ -1,17 +1,20 @@
 r"""The privacy loss of random allocation: an example is in one of t rounds, chosen at random.
 
-Under Q (the example is in no round) the likelihood ratio of an epoch is R = (R_1 + ... + R_t)/t, a
-mean of independent ratios, one per round. If each R_s is replaced by a mean-preserving spread, or
-by a conditional mean, then R is too. Sums are reduced to few atoms in both ways, which gives an
-upper and a lower bound on every divergence (docs/proofs/cells.md).
+An epoch has t rounds. P is the law of its outputs with the example, and Q the law without. The
+likelihood ratio of the epoch is R = dP/dQ = (R_1 + ... + R_t)/t, where R_s is the ratio of the
+round s if the example is in it; under Q the R_s are independent with mean 1. If each R_s is
+replaced by a mean-preserving spread, or by a conditional mean, then R is too. Every sum is reduced
+to few atoms in both ways, so that every divergence has an upper and a lower bound
+(docs/proofs/cells.md).
 
-For Gaussian noise with v = sigma^2/D^2, R_s = e^u_s with u_s ~ Normal(-1/2v, 1/v), and
+For Gaussian noise of variance sigma^2, an example of norm D and v = sigma^2/D^2, R_s = e^u_s with
+u_s ~ Normal(-1/2v, 1/v) under Q. The Renyi divergences of order a follow from moments under Q:
 
-    e^((a-1) D_a) = E[R^a] for (with, without) the unit, E[R^(1-a)] for the reverse direction.
+    e^((a-1) D_a(P||Q)) = E[R^a],    e^((a-1) D_a(Q||P)) = E[R^(1-a)].
 
-Integer powers above 1 are coefficients of a power series. Powers -s come from E[e^(-mu R)]: E[R^-s]
-= (1/Gamma(s)) int mu^(s-1) E[e^(-mu R)] dmu, bounded cell by cell, as the logarithm of the Laplace
-transform is convex (docs/proofs/subsampling.md).
+Integer powers above 1 are coefficients of a power series. Negative powers are the integrals
+E[R^-s] = (1/Gamma(s)) int mu^(s-1) E[e^(-mu R)] dmu over mu > 0. They are bounded cell by cell,
+because the logarithm of the Laplace transform is convex (docs/proofs/subsampling.md).
 """
 
 from __future__ import annotations
@@ -64,10 +67,13 @@ _STRIDE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    r"""A kind of bound: upper if ``above``, else lower; for (P, Q) if ``present``, else (Q, P).
+    r"""The direction of a bound, and the order of the two neighbouring datasets.
 
-    Under Q, the curve of (P, Q) is E[(R - x)+] and that of (Q, P) is E[(1 - xR)+]. For an upper
-    bound the ratios R are rounded up in the first case and down in the second, the masses up.
+    The bound is an upper bound if ``above``, else a lower bound. It bounds the loss of (P, Q) if
+    ``present``, else that of (Q, P), where only P contains the example. With R = dP/dQ,
+    x = e^epsilon and the mean E under Q, delta(epsilon) is E[(R - x)+] for (P, Q) and E[(1 - xR)+]
+    for (Q, P). So an upper bound rounds the ratios R up in the first case and down in the second,
+    and rounds masses up in both.
     """
 
     above: bool
@@ -75,12 +81,12 @@ class Side:
 
     @property
     def ratio(self) -> float:
-        r"""The sign 1 if ratios are rounded up, -1 if they are rounded down."""
+        r"""1 if the ratios R are rounded up, -1 if they are rounded down."""
         return 1.0 if self.above == self.present else -1.0
 
     @property
     def mass(self) -> float:
-        r"""The sign 1 if masses are rounded up, -1 if they are rounded down."""
+        r"""1 if masses are rounded up, -1 if they are rounded down."""
         return 1.0 if self.above else -1.0
 
 
@@ -93,7 +99,7 @@ class _Ratios:
 
 
 def atoms_for(width: float) -> int:
-    r"""The number of atoms per sum for bounds of about this relative ``width``, if possible.
+    r"""The number of atoms per distribution for bounds of relative ``width``, at most 4000.
 
     >>> atoms_for(8e-4), atoms_for(8e-5)
     (1300, 4000)
@@ -103,10 +109,11 @@ def atoms_for(width: float) -> int:
 
 @lru_cache(maxsize=32)
 def allocated(density: Density, rounds: int, side: Side, atoms: int = USUAL_ATOMS) -> Listing:
-    r"""A bound on the loss of one epoch; ``side`` is the kind of bound.
+    r"""A discretised bound on the privacy loss of one epoch of random allocation.
 
-    In one of the ``rounds`` >= 1 rounds, chosen at random, the noise is shifted by 1. Sums of
-    likelihood ratios are reduced to about ``atoms`` atoms.
+    The example is in one of the ``rounds`` >= 1 rounds, chosen at random, and shifts the output of
+    that round by 1. ``side`` states the direction of the bound. The law of every sum of likelihood
+    ratios is reduced to about ``atoms`` atoms.
     """
     pair = RealPair.moved(density, (Fraction(0), Fraction(1)))
     edges, reach = pair.edges(Focus(3.0), 4 * atoms), _REACH * density.deviation
@@ -227,7 +234,10 @@ def _listed(ratios: Floats, masses: Floats, hidden: float, side: Side) -> Listin
 
 @lru_cache(maxsize=4096)
 def renyi_of_allocation(variance: Fraction, rounds: int, order: int) -> End:
-    r"""An upper bound on D_a, a = ``order`` >= 2, in both directions.
+    r"""An upper bound on the Renyi divergence of one epoch of random allocation.
+
+    It holds in both directions, for an integer ``order`` >= 2. ``variance`` is the v of the module
+    docstring.
 
     >>> float(renyi_of_allocation(Fraction(1), 1, 3))  # one round: a/2v
     1.5...

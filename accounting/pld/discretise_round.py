@@ -1,16 +1,19 @@
-r"""A round as a table of cells, and the two finite laws that bound its loss.
+r"""The division of a round into cells, and two finite laws that bound its privacy loss.
 
-A round is a pair (P, Q) of output laws. Its outcomes are divided into cells, in increasing order of
-dP/dQ; each cell stores its P- and Q-mass and the ratios at its two ends. The two laws are:
+A round is a pair (P, Q) of output laws. Its outputs are divided into cells, in increasing order of
+dP/dQ. Each cell stores its P-mass p, its Q-mass q, and the losses lo <= hi, the logarithms of dP/dQ
+at its two ends. The two laws of the loss are:
 
-    below: one atom of mass p at log(p/q) for each cell: merging outcomes is post-processing;
-    above: the two ends of each cell as atoms, with the same p and q: among all laws of dP/dQ on
-           [e^lo, e^hi] with the mean p/q under Q, the two-point law has the largest divergences.
+    lower: the mass p at log(p/q) for each cell. It is a lower bound, because merging the outputs of
+           a cell is post-processing.
+    upper: masses at lo and at hi for each cell, with the same sums p and q. It is an upper bound:
+           among all laws of dP/dQ on [e^lo, e^hi] with the mean p/q under Q, the law on the two
+           ends has the largest divergences.
 
-Domination composes, so a sum of losses is enclosed by the sums of the two laws. Their atoms are
-called the upper and the lower listing (:class:`accounting.pld.finite_pld.Listing`).
-:class:`LossTable` is the interface of a round that is divided into cells, and :class:`Sampled`
-is Poisson sampling of a round. Proofs: docs/proofs/cells.md.
+Domination is preserved under composition, so the sums of the upper and of the lower laws enclose a
+sum of losses. :class:`accounting.pld.finite_pld.Listing` represents such a law. :class:`LossTable`
+is the interface of a round that is divided into cells, and :class:`Sampled` is a round with Poisson
+sampling. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -61,13 +64,13 @@ Sketch: TypeAlias = tuple[Floats, Floats, Floats]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    r"""Columns of equal length, whose rows are selected and joined together."""
+    r"""A table of columns of equal length; an index selects rows of all columns."""
 
     def __getitem__(self, places: Integers | slice) -> Self:
         return self._each(lambda columns: columns[0][places])
 
     def joined(self, *others: Self) -> Self:
-        r"""The concatenation with ``others``."""
+        r"""This table followed by the rows of ``others``."""
         return self._each(_concatenated, *others)
 
     def _each(self, make: Callable[[list[Any]], Any], *others: Self) -> Self:
@@ -85,7 +88,7 @@ def _concatenated(columns: list[Any]) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Approximate(Columns):
-    r"""Numbers within ``error`` of ``value``."""
+    r"""Unknown numbers, each within ``error`` of its approximation ``value``."""
 
     value: Floats
     error: Floats
@@ -101,7 +104,7 @@ class Approximate(Columns):
         return self.value - self.error - np.abs(self.value) * 2 * _UNIT
 
     def over(self, other: Approximate) -> Approximate:
-        r"""The quotients by ``other`` >= 0; infinite where ``other`` may be 0."""
+        r"""The numbers divided by ``other`` >= 0, with infinity wherever ``other`` may be 0."""
         least = other.value - other.error
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             value = self.value / other.value
@@ -113,18 +116,18 @@ class Approximate(Columns):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ratios(Columns):
-    r"""dP/dQ at some outputs: ``excess`` is dP/dQ - 1, ``ratio`` is dP/dQ; both may be infinite."""
+    r"""The likelihood ratios ``ratio`` = dP/dQ of some outputs, and ``excess`` = dP/dQ - 1."""
 
     excess: Approximate
     ratio: Approximate
 
     def put(self, places: Integers, them: Ratios) -> None:
-        r"""Assign the rows of ``them`` to the rows ``places``."""
+        r"""Overwrite the entries at the indices ``places`` with ``them``."""
         for mine, theirs in ((self.excess, them.excess), (self.ratio, them.ratio)):
             mine.value[places], mine.error[places] = theirs.value, theirs.error
 
     def sampled(self, rate: float, rest: float, *, present: bool) -> Ratios:
-        r"""The ratios of the mixtures of :meth:`Cells.sampled`; ``rest`` is 1 - ``rate``."""
+        r"""The likelihood ratios after Poisson sampling; ``rest`` is 1 - ``rate``."""
         w, ratio = self.excess, self.ratio
         if present:
             excess, whole = rate * w.value, rest + rate * ratio.value
@@ -166,10 +169,11 @@ class Ratios(Columns):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Cells(Columns):
-    r"""Cells in increasing order of dP/dQ, which lies between ``low`` and ``high`` on each cell.
+    r"""The cells of a round (P, Q), in increasing order of dP/dQ.
 
-    ``p`` and ``q`` are the masses of the cells; ``moved`` is P - Q of each cell, which may be known
-    more precisely than the difference of ``p`` and ``q``.
+    On each cell dP/dQ lies between ``low`` and ``high``. ``p`` and ``q`` are the P- and Q-masses of
+    the cells. ``moved`` is the difference p - q, which may be known more precisely than ``p`` and
+    ``q`` themselves.
     """
 
     p: Approximate
@@ -182,19 +186,21 @@ class Cells(Columns):
     def rising(
         cls, *, p: Approximate, q: Approximate, moved: Approximate, low: Ratios, high: Ratios
     ) -> Cells:
-        r"""The cells in increasing order of dP/dQ, reversed if the given order is decreasing."""
+        r"""Cells in increasing order of dP/dQ; a decreasing order of the arguments is reversed."""
         if low.excess.value[0] <= high.excess.value[-1]:
             return cls(p=p, q=q, moved=moved, low=low, high=high)
         return cls(p=p, q=q, moved=moved, low=high, high=low)[::-1]
 
     def atoms_above(self) -> tuple[Floats, Floats, float]:
-        r"""Upper bounds on the losses and masses of all ends of cells, and on the mass at infinity.
+        r"""The atoms of the upper law of the module docstring: losses, masses, mass at infinity.
 
-        The mass at the upper end of a cell solves p = h + l, q = h e^-hi + l e^-lo, so
+        All three are upper bounds. For a cell with masses p and q and end losses lo <= hi, let h be
+        the P-mass at hi, and l the P-mass at lo. Then p = h + l and q = h e^-hi + l e^-lo. With
+        w_lo = e^lo - 1 and w_hi = e^hi - 1,
 
-            h = (P - Q - w_lo q)/(1 - e^(lo - hi)),    1 - e^(lo-hi) = (w_hi - w_lo)/(1 + w_hi);
+            h = (p - q - w_lo q)/(1 - e^(lo - hi)),    1 - e^(lo - hi) = (w_hi - w_lo)/(1 + w_hi).
 
-        with more mass at the upper end, and less at the lower end, this remains an upper bound.
+        The law remains an upper bound if mass moves from lo to hi, so h is rounded up.
         """
         low, high, most = self.low.excess, self.high.excess, self.p.upper
         if not np.isfinite(most).all():
@@ -218,10 +224,10 @@ class Cells(Columns):
         return losses[kept], masses[kept], hidden
 
     def atoms_below(self) -> tuple[Floats, Floats, Floats, float]:
-        r"""The atoms of the lower listing, with bounds on their masses.
+        r"""The atoms of the lower law of the module docstring, with bounds on their masses.
 
-        Return lower bounds on the losses, lower and upper bounds on their masses, and a lower bound
-        on the mass at infinity. Outputs of Q-mass 0 have no finite loss.
+        Returns lower bounds on the losses, lower bounds and upper bounds on the masses, and a lower
+        bound on the mass at infinity. Outputs of Q-mass 0 have infinite loss.
         """
         p, q, moved = self.p, self.q, self.moved
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -242,7 +248,7 @@ class Cells(Columns):
     def sampled(self, rate: Fraction, *, present: bool) -> Cells:
         r"""The cells after Poisson sampling at ``rate`` r.
 
-        The pair is (1-r) Q + r P against Q if ``present``, else P against (1-r) P + r Q.
+        The sampled pair is ((1-r) Q + r P, Q) if ``present``, otherwise (P, (1-r) P + r Q).
         """
         r, rest = float(rate), float(1 - rate)
         if not r > _LEAST_RATE:
@@ -265,7 +271,7 @@ class Cells(Columns):
 
 
 def listed_above(*kinds: tuple[float, Cells]) -> Listing:
-    r"""The upper listing of a round whose kinds are pairs (probability rounded up, cells)."""
+    r"""The pessimistic discretisation of a mixture of pairs (probability rounded up, cells)."""
     found = [(chance, *cells.atoms_above()) for chance, cells in kinds]
     return Listing.above(
         np.concatenate([losses for _, losses, _, _ in found]),
@@ -275,7 +281,7 @@ def listed_above(*kinds: tuple[float, Cells]) -> Listing:
 
 
 def listed_below(*kinds: tuple[float, Cells]) -> Listing:
-    r"""The lower listing of a round whose kinds are pairs (probability rounded down, cells)."""
+    r"""The optimistic discretisation of a mixture of pairs (probability rounded down, cells)."""
     found = [(chance, *cells.atoms_below()) for chance, cells in kinds]
     return Listing.below(
         np.concatenate([losses for _, losses, *_ in found]),
@@ -286,7 +292,7 @@ def listed_below(*kinds: tuple[float, Cells]) -> Listing:
 
 
 def log_bound(x: Floats, sign: int) -> Floats:
-    r"""A bound on log x, upper for ``sign`` 1 and lower for -1, for x >= 0 of any size."""
+    r"""A bound on log x for x >= 0: an upper bound if ``sign`` is 1, a lower bound if it is -1."""
     mantissa, exponent = np.frexp(x)
     positive = np.isfinite(x) & (x > 0)
     found = log1p(np.where(positive, 2 * mantissa - 1, 0.0)) + (exponent - 1) * _LOG_TWO
@@ -296,84 +302,86 @@ def log_bound(x: Floats, sign: int) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Focus:
-    r"""Where cells are concentrated: at the losses l of large weight.
+    r"""The losses at which a discretisation should be fine.
 
-    The weight is the P-mass times e^(``tilt`` min(l, ``until``)).
+    A loss l has the weight e^(``tilt`` min(l, ``until``)), multiplied by its P-mass. Cells are
+    short where this weight is large.
     """
 
     tilt: float
     until: float = math.inf
 
     def growth(self, losses: Floats) -> Floats:
-        r"""The logarithm ``tilt`` min(l, ``until``) of the factor of the P-mass."""
+        r"""The exponent ``tilt`` min(l, ``until``) of the weight of each loss l."""
         found: Floats = self.tilt * np.minimum(losses, self.until)
         return found
 
 
 class LossTable(ABC):
-    r"""A pair (P, Q) of output laws of one round, with the outputs divided into cells."""
+    r"""A round (P, Q) whose outputs can be divided into cells at chosen edges."""
 
     __slots__ = ()
 
     @property
     def fixed(self) -> bool:
-        r"""Whether the cells do not depend on the requested edges."""
+        r"""Whether the cells are always the same, whatever edges are requested."""
         return False
 
     @property
     def outputs(self) -> float:
-        r"""The approximate number of cells if they are fixed, otherwise infinity."""
+        r"""The approximate number of cells if they are :attr:`fixed`; otherwise infinity."""
         return math.inf
 
     @abstractmethod
     def largest_loss(self) -> Enclosure:
-        r"""The largest loss, as an enclosure."""
+        r"""An enclosure of the largest privacy loss."""
 
     def cut(self, spare: float) -> LossTable:
-        r"""This round, with an unbounded tail of P-mass ``spare`` merged into one cell."""
+        r"""The same round; a tail of unbounded loss and P-mass ``spare`` may become one cell."""
         del spare
         return self
 
     def infinite(self, *, above: bool) -> float:
-        r"""Bound the P-mass of infinite losses: from above if ``above``, else from below."""
+        r"""A bound on the P-mass of infinite losses, from above if ``above``, else from below."""
         return _infinite(self, above)
 
     @abstractmethod
     def sketch(self) -> Sketch:
-        r"""An approximate law of the loss, for choosing tilts and edges; no bound depends on it."""
+        r"""Outputs with approximate losses and log P-masses; no bound depends on them."""
 
     @abstractmethod
     def cells(self, edges: Floats) -> Cells:
-        r"""The cells between ``edges``, and both tails."""
+        r"""The cells between consecutive ``edges``, and the two tails beyond the edges."""
 
     @abstractmethod
     def allowed(self, edges: Floats) -> Floats:
-        r"""The valid edges closest to the given ones."""
+        r"""The edges at which this round can be divided, close to the requested ``edges``."""
 
     @abstractmethod
     def tail_moment(self, order: Fraction, edges: Floats) -> arb:
-        r"""An upper bound on E_Q[(dP/dQ)^order] over the cells of unbounded loss."""
+        r"""An upper bound on E_Q[(dP/dQ)^order], restricted to the cells of unbounded loss."""
 
     def least_moment(self, order: Fraction) -> arb:
-        r"""A lower bound on E_Q[(dP/dQ)^order]; 0 if none is known."""
+        r"""A lower bound on E_Q[(dP/dQ)^order]; 0 if no better bound is known."""
         del order
         return arb(0)
 
     @property
     def infinite_ends(self) -> int:
-        r"""The number of cells whose losses are finite but unbounded."""
+        r"""The number of cells on which the loss is finite but has no finite upper bound."""
         return 0
 
     @property
     def slow(self) -> bool:
-        r"""Whether masses are slow to compute, so that similar tilts share their cells."""
+        r"""Whether masses take long to compute, so that similar tilts should use the same cells."""
         return False
 
     def edges(self, focus: Focus, count: int) -> Floats:
-        r"""About ``count`` edges, denser where the tilted loss has its mass.
+        r"""About ``count`` edges, denser at the losses that ``focus`` weights most.
 
-        A width proportional to (tilted density of the loss)^(-1/3) minimises the variance added by
-        rounding losses to cells; a tenth of the edges is spread evenly over the loss.
+        Rounding losses to cells adds variance. A cell width proportional to (weighted density of
+        the loss)^(-1/3) minimises this variance. One tenth of the edges is spread evenly over the
+        losses.
         """
         x, losses, logs = self.sketch()
         if self.fixed or len(x) < _FEWEST:
@@ -390,7 +398,7 @@ class LossTable(ABC):
 
 
 class FixedTable(LossTable):
-    r"""A round with few cells and bounded finite losses: there are no edges to choose."""
+    r"""A round with few cells that are always the same, and whose finite losses are bounded."""
 
     __slots__ = ()
 
@@ -400,7 +408,7 @@ class FixedTable(LossTable):
 
     @abstractmethod
     def all_cells(self) -> Cells:
-        r"""The cells, in the order of their losses."""
+        r"""All cells, in increasing order of the loss."""
 
     def sketch(self) -> Sketch:
         return sketch_of(self.all_cells())
@@ -419,10 +427,11 @@ class FixedTable(LossTable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled(LossTable):
-    r"""A round whose secret sample contains one unit with probability ``rate``.
+    r"""A round with Poisson sampling: the sample contains one unit with probability ``rate``.
 
-    ``base`` is the pair (P, Q) of a sample with the unit and one without. If ``present``, the pair
-    is (1 - rate) Q + rate P against Q; otherwise P against (1 - rate) P + rate Q.
+    The sample is secret. ``base`` is the pair (P, Q) without sampling, where P is the law with the
+    unit and Q the law without. The sampled pair is ((1 - rate) Q + rate P, Q) if ``present``,
+    otherwise (P, (1 - rate) P + rate Q).
     """
 
     base: LossTable
@@ -434,10 +443,6 @@ class Sampled(LossTable):
         return self.base.fixed
 
     def largest_loss(self) -> Enclosure:
-        r"""The image of the largest loss l of ``base``.
-
-        It is log(1 + rate (e^l - 1)) if ``present``, otherwise -log(1 + rate (e^-l - 1)).
-        """
         found = self.base.largest_loss()
         return Enclosure(self._loss(found.lower).lower, self._loss(found.upper).upper)
 
@@ -476,11 +481,10 @@ class Sampled(LossTable):
 
     @property
     def infinite_ends(self) -> int:
-        r"""The number of ``base`` if ``present``, otherwise 0."""
         return self.base.infinite_ends if self.present else 0
 
     def tail_moment(self, order: Fraction, edges: Floats) -> arb:
-        r"""The bound of ``base``, since ((1 - r) + r R)^order <= (1 - r) + r R^order."""
+        # ((1 - r) + r R)^order <= (1 - r) + r R^order by convexity.
         if not self.present:
             return arb(0)
         # R >= 1 where the loss is unbounded, so 1 <= R^order there.
@@ -492,7 +496,7 @@ r"""Pairs (probability, table), one for each kind of round; the outcome reveals 
 
 
 def sketch_of(cells: Cells, x: Floats | None = None) -> Sketch:
-    r"""The sketch with one point for each cell, at the loss log(p/q) and the position in ``x``."""
+    r"""The loss log(P-mass/Q-mass) of each cell, and its approximate mass, as a :data:`Sketch`."""
     p, q = cells.p.value, cells.q.value
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         losses = np.log(p / q)

@@ -1,7 +1,7 @@
-r"""A discretised privacy loss distribution of exact floats: atoms and the mass at infinity.
+r"""A discretised privacy loss distribution: finitely many losses, and the mass at infinity.
 
-``discretise_round`` builds it from the cells of a round;
-:mod:`accounting.pld_composition` composes it.
+:mod:`accounting.pld.discretise_round` computes such distributions from the cells of a round, and
+:mod:`accounting.pld_composition` composes them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _TINY: Final = 2.0**-1040  # above the rounding error of 2^30 products below all
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Listing:
-    r"""The distribution with mass ``masses[i]`` at ``losses[i]``, and ``hidden`` at infinity.
+    r"""A distribution with mass ``masses[i]`` at ``losses[i]``, and mass ``hidden`` at infinity.
 
     A listing bounds the privacy loss of a round from above (pessimistic: its delta is at least that
-    of the round at every epsilon) or from below (optimistic), or is exact. The floats are exact.
-    ``losses`` are increasing. The masses and ``hidden`` sum to between 1 and 1 + 2^-50 for an upper
-    bound, and to at most 1 otherwise.
+    of the round at every epsilon) or from below (optimistic), or is exact. ``losses`` are
+    increasing. All numbers are floats that count as exact. The masses and ``hidden`` sum to between
+    1 and 1 + 2^-50 for an upper bound, and to at most 1 otherwise.
     """
 
     losses: Floats
@@ -41,7 +41,9 @@ class Listing:
     hidden: float
 
     def delta(self, epsilon: Fraction) -> tuple[float, float]:
-        r"""The (lower, upper) bounds on E[(1 - e^(epsilon - L))+], including infinite losses.
+        r"""Lower and upper bounds on delta at ``epsilon``, the mean of (1 - e^(epsilon - L))+.
+
+        L is the loss with this distribution; an infinite L contributes its whole mass.
 
         >>> half = Listing(np.array([0.0, 1.0]), np.array([0.5, 0.5]), 0.0)
         >>> low, high = half.delta(Fraction(1, 2))
@@ -63,9 +65,10 @@ class Listing:
         return low * (1 - 2.0**-52), whole + error + self.hidden * _UP
 
     def tradeoff(self, alpha: Fraction) -> tuple[float, float]:
-        r"""The (lower, upper) bounds on the least type II error at type I error ``alpha``.
+        r"""Lower and upper bounds on the least type II error of a test with type I error ``alpha``.
 
-        By the Neyman-Pearson lemma the largest losses are rejected first, the last one in part.
+        By the Neyman-Pearson lemma, the best test rejects the largest losses, and randomises at the
+        smallest of them.
 
         >>> fair = Listing(np.array([-1.0, 1.0]), np.array([0.25, 0.75]), 0.0)
         >>> low, high = fair.tradeoff(Fraction(1, 10))
@@ -100,10 +103,11 @@ class Listing:
         )
 
     def without(self, least: float, *, above: bool, ends: bool = False) -> Listing:
-        r"""The law without its atoms of mass below ``least``.
+        r"""The distribution without its atoms of mass below ``least``.
 
-        If ``ends``, only the atoms before the first and after the last larger mass are removed. If
-        ``above``, the listing is an upper bound, and the removed mass counts as infinite loss.
+        If ``ends``, such atoms are removed only below the first and above the last atom of larger
+        mass. If ``above``, this listing is an upper bound, and the removed mass is moved to
+        infinity.
         """
         kept = self.masses >= least
         if kept.all() or not kept.any():
@@ -116,9 +120,10 @@ class Listing:
         return Listing(self.losses[kept], self.masses[kept], hidden)
 
     def plus(self, other: Listing, *, above: bool) -> Listing:
-        r"""The law of the sum of two independent losses, rounded up if ``above``, else down.
+        r"""The distribution of the sum of two independent losses.
 
-        Losses that differ only by rounding are merged, at the upper or lower end of their range.
+        Losses and masses are rounded up if ``above``, else down. Sums that differ only by rounding
+        errors become one atom, at the largest of these sums if ``above``, else at the smallest.
         """
         sign = 1 if above else -1
         losses = np.nextafter(np.add.outer(self.losses, other.losses).ravel(), sign * np.inf)
@@ -135,7 +140,7 @@ class Listing:
         return Listing(losses[stops - 1] if above else losses[starts], sums, hidden)
 
     def convolved(self, other: Listing, *, above: bool) -> Listing | None:
-        r"""The law of :meth:`plus` as a convolution, or None if losses are not evenly spaced."""
+        r"""As :meth:`plus`, but by a convolution; None if the losses are not evenly spaced."""
         sign, (a, b) = 1 if above else -1, sorted((self.losses, other.losses), key=len)
         if not len(a) or len(b) == 1:
             return None
@@ -158,11 +163,11 @@ class Listing:
         return max(hidden * (1 + sign * 8 * _UNIT), 0.0)
 
     def coarser(self, most: int, *, above: bool) -> Listing:
-        r"""A bound with about ``most`` of the losses: from above if ``above``, else from below.
+        r"""A bound on this distribution that keeps about ``most`` of its losses as grid points.
 
-        From above, each atom is split between the two kept losses adjacent to it, with the same
-        P- and Q-mass: a mean-preserving spread. From below, all atoms from one kept loss to the
-        next become one outcome. Rounding moves mass up, or losses and masses down.
+        If ``above``, the result is an upper bound: each atom is split between the two adjacent grid
+        points, so that its P-mass and its Q-mass are preserved. Otherwise it is a lower bound: all
+        atoms from one grid point up to the next are merged into one outcome.
         """
         if len(self.losses) <= most:
             return self
@@ -190,11 +195,12 @@ class Listing:
 
     @classmethod
     def above(cls, losses: Floats, masses: Floats, hidden: float) -> Listing:
-        r"""The stochastically smallest law that is above every law within the given bounds.
+        r"""The upper bound on a distribution, from upper bounds on its ``losses`` and ``masses``.
 
-        ``masses`` and ``losses`` (in any order) are upper bounds on the masses and their losses. If
-        the masses sum to more than 1, the excess is removed from the smallest losses; missing mass
-        is added to the smallest loss.
+        The arguments may be in any order. If the masses sum to more than 1, the excess is removed
+        from the smallest losses; if they sum to less, the rest is added to the smallest loss. The
+        result is the stochastically smallest distribution that is above all distributions within
+        these bounds.
         """
         distinct, place = np.unique(losses, return_inverse=True)
         times = int(np.bincount(place).max()) if len(place) else 1
@@ -216,11 +222,12 @@ class Listing:
 
     @classmethod
     def below(cls, losses: Floats, masses: Floats, most: Floats, hidden: float = 0.0) -> Listing:
-        r"""A stochastic lower bound on the law whose masses lie between ``masses`` and ``most``.
+        r"""A lower bound on a distribution, from bounds on the losses and masses of its atoms.
 
-        ``losses`` are lower bounds, and ``hidden`` is a lower bound on the mass at infinity. An
-        outcome whose lower bound is 0 is dropped, since it may have any loss. All other missing
-        mass is added to the smallest listed loss.
+        ``losses`` and ``masses`` are lower bounds, ``most`` are upper bounds on the masses, and
+        ``hidden`` is a lower bound on the mass at infinity. An atom whose mass may be 0 is dropped,
+        since its loss may have any value. All other missing mass is added to the smallest remaining
+        loss, so that the result is stochastically smaller.
         """
         order = np.argsort(losses, kind="stable")
         losses, masses, most = losses[order], masses[order], most[order]
@@ -236,11 +243,11 @@ class Listing:
 
 
 def thinned(losses: Floats, masses: Floats, most: int) -> Integers:
-    r"""About ``most`` indices into increasing losses, including both ends.
+    r"""The indices of about ``most`` of the increasing ``losses``, including both ends.
 
-    The indices are denser where the mass is large: a density of (mass per loss)^(1/3) adds the
-    least variance. A quarter of the indices is spread evenly over the losses, and a quarter over
-    the atoms.
+    Half of the indices have a density proportional to (mass per loss)^(1/3), which adds the least
+    variance. Here a mass m at the loss l counts as m (1 + e^l). A quarter is spread evenly over the
+    losses, and a quarter evenly over the atoms.
     """
     if len(losses) <= most:
         return np.arange(len(losses))

@@ -1,8 +1,8 @@
-r"""Integer-valued noise and its shifted copy, divided into cells.
+r"""Pairs of integer-valued noise and its shifted copy, divided into cells.
 
-If there are few outputs, each cell is a single integer and the only error is rounding. Otherwise
-cells are ranges of integers, whose masses are sums, or differences of tails in ball arithmetic.
-Proofs: docs/proofs/cells.md.
+If there are few outputs, each cell is a single integer, and the only error is rounding. Otherwise
+each cell is a range of integers. The mass of a range is a sum of masses in floating point, or a
+difference of tail probabilities in ball arithmetic. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -73,7 +73,10 @@ _MOST_LOSS: Final = 680
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntegerPair(LossTable):
-    r"""The outputs of ``pair`` as cells, in a window where the masses decrease by ``outside`` nats.
+    r"""The integer outputs of ``pair``, divided into cells.
+
+    The window is the range of integers whose mass exceeds about e^-``outside`` times the largest
+    mass. The integers on either side of the window form one cell each.
 
     >>> from accounting.law_pairs.skellam_and_polya import SkellamPair
     >>> from accounting.pld.discretise_round import Focus
@@ -90,7 +93,7 @@ class IntegerPair(LossTable):
     outside: int = _OUTSIDE
 
     def cut(self, spare: float) -> IntegerPair:
-        r"""The same pair; if ``spare`` > 0, with a window without masses far below ``spare``."""
+        r"""The same pair; if ``spare`` > 0, the window omits masses far below ``spare``."""
         if not spare > 0:
             return self
         steps = math.ceil((_BEYOND_SPARE - math.log(spare)) / _OUTSIDE_STEP)
@@ -98,7 +101,6 @@ class IntegerPair(LossTable):
 
     @property
     def fixed(self) -> bool:
-        r"""Whether each cell is a single integer."""
         return self._window.single and self._window.listed
 
     @property
@@ -114,7 +116,6 @@ class IntegerPair(LossTable):
 
     @property
     def infinite_ends(self) -> int:
-        r"""The number of tails whose losses are unbounded."""
         with precision(_BITS):
             return len(self._window.unbounded())
 
@@ -126,7 +127,7 @@ class IntegerPair(LossTable):
         return not self._window.listed
 
     def allowed(self, edges: Floats) -> Floats:
-        r"""The edges as integers of the window, with both ends and both sides of turning points."""
+        # Integers of the window, with its ends and both sides of all turning points of the loss.
         window = self._window
         found = {int(edge) for edge in np.clip(edges, float(window.first), float(window.last))}
         found |= {window.first, window.last}
@@ -135,7 +136,6 @@ class IntegerPair(LossTable):
         return np.array(kept, dtype=np.float64)
 
     def cells(self, edges: Floats) -> Cells:
-        r"""Cell i contains the integers m with edges[i] <= m < edges[i+1]; both tails are cells."""
         if self.fixed:
             return _single(self._window)
         if self._window.listed:
@@ -143,7 +143,7 @@ class IntegerPair(LossTable):
         return _ranges(self._window, tuple(int(edge) for edge in edges))
 
     def tail_moment(self, order: Fraction, edges: Floats) -> arb:
-        r"""The Hoelder bound E_Q[R^a; T]^2 <= E_Q[R^(2a)] Q(T) on the tail T of unbounded loss."""
+        # Hoelder: E_Q[R^a; T]^2 <= E_Q[R^(2a)] Q(T) on a tail T of unbounded loss.
         del edges
         found = arb(0)
         for right in self._window.unbounded():
@@ -155,7 +155,7 @@ class IntegerPair(LossTable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedPair(FixedTable):
-    r"""The losses of a finite ``pair`` as cells."""
+    r"""A pair with finitely many losses, with one cell for each loss."""
 
     pair: FinitePair
 
@@ -167,7 +167,7 @@ class ListedPair(FixedTable):
 
 
 def table_of(pair: Pair) -> LossTable:
-    r"""The cells of a pair: its losses if there are finitely many, otherwise its outputs."""
+    r"""The division of ``pair`` into cells: by loss if there are finitely many, else by output."""
     return ListedPair(pair=pair) if isinstance(pair, FinitePair) else IntegerPair(pair=pair)
 
 

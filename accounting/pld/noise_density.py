@@ -1,12 +1,15 @@
-r"""Densities of noise, and the privacy loss of unsampled Gaussian noise.
+r"""Densities of noise, and the privacy loss of Gaussian noise without subsampling.
 
-A density defines the masses of cells, the ratios under shifts, and the tails. To add a law, add a
-class here.
+A :class:`Density` computes the masses of cells, the likelihood ratios under shifts, and the tails.
+To support another noise law, add a subclass here.
 
-Gaussian noise has the loss Normal(m/2, m), m = D^2/sigma^2 for a shift of l2 length D, in any
-number of coordinates; the m of several releases add up. With mu = sqrt(m), delta(epsilon) =
-Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu) (Balle and Wang 2018, Theorem 8). Proofs:
-docs/proofs/cells.md.
+Without subsampling, Gaussian noise of variance sigma^2 under a shift of l2 length D has the loss
+Normal(m/2, m) with m = D^2/sigma^2, in any number of coordinates. The m of several releases add up.
+With mu = sqrt(m) and the normal distribution function Phi (Balle and Wang 2018, Theorem 8),
+
+    delta(epsilon) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu).
+
+Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -57,7 +60,7 @@ _PEAK: Final = 50.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormalLoss:
-    r"""The loss of unsampled Gaussian noise: Normal(m/2, m), with m = ``variance`` > 0.
+    r"""The privacy loss Normal(m/2, m) of Gaussian noise without subsampling; m = ``variance`` > 0.
 
     >>> NormalLoss(variance=Fraction(1)).delta(Fraction(1), 64)
     Enclosure([0.12693673750664394, 0.12693673750664395])
@@ -66,7 +69,7 @@ class NormalLoss:
     variance: Fraction
 
     def largest_loss(self) -> Enclosure:
-        r"""The largest loss is infinite."""
+        r"""Infinity: the loss is unbounded."""
         return Enclosure.infinite()
 
     def delta(self, epsilon: Fraction, bits: int) -> Enclosure:
@@ -79,11 +82,11 @@ class NormalLoss:
         return inverse(self.curve, delta, bits)
 
     def renyi(self, order: Fraction) -> Fraction:
-        r"""The Renyi divergence: order m/2."""
+        r"""The Renyi divergence of this ``order``, which is ``order`` times m/2."""
         return order * self.variance / 2
 
     def curve(self, epsilon: arb) -> arb:
-        r"""The delta at the ball ``epsilon`` >= 0, as a ball."""
+        r"""The delta at ``epsilon`` >= 0, in ball arithmetic."""
         mu = ball(self.variance).sqrt()
         fall = epsilon.exp() * upper_tail(mu / 2 + epsilon / mu)
         return upper_tail(epsilon / mu - mu / 2) - fall
@@ -105,35 +108,38 @@ def upper_tail(x: arb) -> arb:
 
 
 class Density(ABC):
-    r"""A density proportional to e^-t(x) for a convex, symmetric t; shifts have length 1."""
+    r"""A density proportional to e^-t(x), for a convex and symmetric exponent t with t(0) = 0.
+
+    Lengths are in units of the shift between neighbouring datasets, and u = 2^-53.
+    """
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def deviation(self) -> float:
-        r"""The approximate length scale of the density."""
+        r"""A length of the order of the standard deviation."""
 
     @property
     @abstractmethod
     def reach(self) -> float:
-        r"""A lower bound on the x > 0 with t(x) = 699; infinite if the law has a kink."""
+        r"""A lower bound on the x > 0 with t(x) = 699; infinite if t has a kink."""
 
     def spacing(self, size: float) -> tuple[float, float]:
-        r"""The offset and step of the grid offset + k step for edges up to this size."""
+        r"""The numbers (a, h) such that edges up to ``size`` lie on the grid a + k h, k integer."""
         return 0.0, _grid(size)
 
     def masses(self, edges: Floats, shift: int) -> Approximate:
-        r"""The masses of the density shifted by ``shift``, on the cells of ``edges``.
+        r"""The masses of the cells between ``edges``, for the density moved by ``shift``.
 
-        The cells are below the first edge, between consecutive edges, and above the last edge.
+        The first cell is below the first edge, and the last cell is above the last edge.
         """
         return _with_tails(self, edges, shift, _integrals(self, edges, shift))
 
     @property
     @abstractmethod
     def kinks(self) -> bool:
-        r"""Whether t has a kink at 0, which must be an edge."""
+        r"""Whether t has a kink at 0; then 0 must be an edge."""
 
     @abstractmethod
     def height(self) -> arb:
@@ -141,43 +147,44 @@ class Density(ABC):
 
     @abstractmethod
     def exponent(self, x: Floats) -> Floats:
-        r"""The exponent t(x), with a relative error of at most 4 u = 2^-51, for a float x."""
+        r"""The exponent t(x), with a relative error of at most 4 u."""
 
     @abstractmethod
     def slope(self, x: Floats) -> Floats:
-        r"""The slope |t'(x)|, rounded up by a factor of more than 1 + 2^-40."""
+        r"""An upper bound on |t'(x)|, more than 1 + 2^-40 times its value."""
 
     @abstractmethod
     def step(self, j: int, x: Floats) -> Floats:
-        r"""The difference t(x) - t(x - j), with error at most 8 u times (its size + t(j))."""
+        r"""The log-likelihood ratio s = t(x) - t(x - j), with error at most 8 u (|s| + t(j))."""
 
     @abstractmethod
     def step_at(self, j: int, *, right: bool) -> float:
-        r"""The limit of :meth:`step` at an end of the real line."""
+        r"""The limit of :meth:`step` as x tends to +infinity if ``right``, else to -infinity."""
 
     @abstractmethod
     def grown(self, x: arb, j: int) -> arb:
-        r"""The ratio e^(t(x) - t(x - j))."""
+        r"""The likelihood ratio e^(t(x) - t(x - j)), in ball arithmetic."""
 
     @abstractmethod
     def leading(
         self, terms: tuple[tuple[Fraction, int], ...], *, right: bool
     ) -> tuple[int, Callable[[], arb]]:
-        r"""Return the order of growth of sum_j w_j e^(-t(x-j)) at an end, and its leading factor.
+        r"""The leading term of sum_j w_j e^(t(x) - t(x - j)) as x tends to an end of the real line.
 
-        The factor is returned as a function that computes it.
+        ``terms`` are the pairs (w_j, j). Returns the order of growth, and a function that computes
+        the coefficient, up to a factor that depends only on the order.
         """
 
     @abstractmethod
     def longest(self, x: Floats) -> Floats:
-        r"""The half-length of a cell at distance x from 0 that needs few quadrature nodes."""
+        r"""A half-length of cells at distance x from 0 for which few quadrature nodes suffice."""
 
     @abstractmethod
     def tail(self, x: arb) -> arb:
         r"""The mass above x."""
 
     def ends(self, first: Fraction, last: Fraction) -> tuple[arb, arb, arb, arb]:
-        r"""Lower and upper bounds on the mass below ``first``, and on that above ``last``."""
+        r"""Bounds (lower, upper) on the mass below ``first``, then on the mass above ``last``."""
         left, right = self.tail(ball(-first)), self.tail(ball(last))
         return left, left, right, right
 
@@ -237,7 +244,7 @@ class NormalDensity(Density):
         return upper_tail(x / ball(self.variance).sqrt())
 
     def grown_tail(self, x: arb, slope: arb) -> arb:
-        r"""An upper bound on E[e^(slope (X - x)); X > x]."""
+        r"""An upper bound on E[e^(slope (X - x)) 1{X > x}] for a variable X with this density."""
         v = ball(self.variance)
         growth = (slope * (slope * v / 2 - x)).exp()
         return growth * upper_tail((x - slope * v) / v.sqrt())
@@ -245,7 +252,7 @@ class NormalDensity(Density):
 
 @dataclass(frozen=True, slots=True)
 class LaplaceDensity(Density):
-    r"""The density e^(-``spread`` \|x\|) spread/2."""
+    r"""The density e^(-``spread`` |x|) spread/2."""
 
     spread: Fraction
 
@@ -299,7 +306,8 @@ class LaplaceDensity(Density):
 class IntegerNormalDensity(NormalDensity):
     r"""The discrete Gaussian law with sigma^2 = ``variance`` >= 2500.
 
-    Edges lie between integers. dP/dQ of its mixtures is that of the real density.
+    Edges lie halfway between integers. Mixtures of shifts of this law have the same likelihood
+    ratios as mixtures of the continuous density.
     """
 
     def spacing(self, size: float) -> tuple[float, float]:
@@ -307,10 +315,8 @@ class IntegerNormalDensity(NormalDensity):
         return 0.5, 1.0
 
     def masses(self, edges: Floats, shift: int) -> Approximate:
-        r"""The masses, as sums over integers: term by term, or with the Euler-Maclaurin formula.
-
-        The formula is sum f(k) = int f - [f']/24 + 7 [f^(3)]/5760, within 6.5e-5 int |f^(6)|.
-        """
+        # Sums over integers, term by term, or by the Euler-Maclaurin formula: sum f(k) = int f -
+        # [f']/24 + 7 [f^(3)]/5760, within 6.6e-5 int |f^(6)|.
         with precision(_BITS):
             height = nearest(self.height())
         if self.deviation < _SUMMED:

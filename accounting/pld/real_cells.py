@@ -1,8 +1,8 @@
-r"""The pair of a round as two mixtures of shifts of one density, divided into cells.
+r"""A round whose two output laws are mixtures of shifts of one density, divided into cells.
 
-P = sum_j p_j N(. - j) and Q = sum_j q_j N(. - j), for the noise density N and integers j; dP/dQ is
-monotone. Full batches, Poisson samples (with a unit added, removed or replaced) and groups have
-this form. Proofs: docs/proofs/cells.md.
+P = sum_j p_j N(. - j) and Q = sum_j q_j N(. - j), for the noise density N, integer shifts j and
+probabilities p_j and q_j such that dP/dQ is monotone. Full batches, Poisson samples (with a unit
+added, removed or replaced) and groups have this form. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ _LEAST_WEIGHT: Final = 2.0**-960
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealPair(LossTable):
-    r"""P and Q as mixtures of shifts of ``density``, given as pairs (weight, shift).
+    r"""The pair (P, Q) of two mixtures of shifts of ``density``, for which dP/dQ is monotone.
 
-    dP/dQ is monotone. A tail of P-mass ``spare`` (about 0 by default) at the largest losses is one
-    cell, whose loss counts as unbounded if ``spare`` > 0.
+    ``p`` and ``q`` list the pairs (weight, shift) of the two mixtures. If ``spare`` > 0, the
+    outputs of the largest losses, of total P-mass about ``spare``, form one cell whose loss counts
+    as unbounded.
 
     >>> from accounting.pld.noise_density import NormalDensity
     >>> pair = RealPair.sampled(NormalDensity(Fraction(1)), Fraction(1, 100))
@@ -59,19 +60,19 @@ class RealPair(LossTable):
 
     @classmethod
     def sampled(cls, density: Density, rate: Fraction, shift: int = 1) -> RealPair:
-        r"""The pair of a Poisson sample that may contain the unit (P) and one without it (Q)."""
+        r"""The pair (P, Q) of Poisson sampling, where the unit is present only under P."""
         rest = ((1 - rate, 0),) if rate < 1 else ()
         return cls(density=density, p=(*rest, (rate, shift)), q=((Fraction(1), 0),))
 
     @classmethod
     def moved(cls, density: Density, weights: tuple[Fraction, ...]) -> RealPair:
-        r"""The pair of a query shifted by j with probability ``weights[j]`` (P), or by 0 (Q)."""
+        r"""The pair of a query that moves under P only, by j with probability ``weights[j]``."""
         kept = tuple((weight, j) for j, weight in enumerate(weights) if weight)
         return cls(density=density, p=kept, q=((Fraction(1), 0),))
 
     @classmethod
     def replaced(cls, density: Density, rate: Fraction) -> RealPair:
-        r"""The pair of Poisson samples with a unit (P) and with one of the opposite effect (Q)."""
+        r"""The pair (P, Q) of Poisson sampling, where Q has a unit of opposite effect instead."""
         rest = ((1 - rate, 0),) if rate < 1 else ()
         return cls(density=density, p=(*rest, (rate, 1)), q=(*rest, (rate, -1)))
 
@@ -86,12 +87,11 @@ class RealPair(LossTable):
 
     @property
     def rises(self) -> bool:
-        r"""Whether dP/dQ increases: it is monotone, so this holds iff P has the larger mean."""
+        r"""Whether dP/dQ is increasing, which holds if and only if P has the larger mean."""
         here, there = (sum(weight * j for weight, j in terms) for terms in (self.p, self.q))
         return here > there
 
     def largest_loss(self) -> Enclosure:
-        r"""Enclose the largest loss, the limit of log dP/dQ at an end of the real line."""
         return self._largest(_BITS)
 
     def _largest(self, bits: int) -> Enclosure:
@@ -118,18 +118,11 @@ class RealPair(LossTable):
         return replace(self, spare=spare)
 
     def infinite(self, *, above: bool) -> float:
-        r"""Bound the P-mass of infinite losses; the lower bound (not ``above``) is 0.
-
-        The upper bound is about ``spare`` plus the mass of losses outside the range of floats.
-        """
         return _infinite(self) if above else 0.0
 
     def tail_moment(self, order: Fraction, edges: Floats) -> arb:
-        r"""An upper bound on E_Q[(dP/dQ)^order] beyond all edges, where the loss is unbounded.
-
-        There dP/dQ grows by a factor of at most e^(k s) over a distance s, where k is the largest
-        difference of shifts divided by the variance.
-        """
+        # In a tail, dP/dQ grows over a distance s by a factor of at most e^(k s), where k is the
+        # largest difference of two shifts, divided by the variance.
         found = arb(0)
         for sign, edge in ((-1, float(edges[0])), (1, float(edges[-1]))):
             if self._loss_at_end(right=sign > 0).upper < math.inf:
@@ -144,7 +137,6 @@ class RealPair(LossTable):
         return found
 
     def least_moment(self, order: Fraction) -> arb:
-        r"""A lower bound on E_Q[(dP/dQ)^order] from single shifts of P; 0 if Q has several."""
         if len(self.q) > 1 or type(self.density) is not NormalDensity:
             return arb(0)
         (_, there), v, found = self.q[0], ball(self.density.variance), arb(0)
@@ -154,10 +146,11 @@ class RealPair(LossTable):
         return found
 
     def curve(self, epsilon: arb) -> arb:
-        r"""delta of one round at ``epsilon``: P - e^epsilon Q of the outputs with a larger loss.
+        r"""The delta of one round at ``epsilon``, in ball arithmetic.
 
-        The difference has its maximum at the output with loss epsilon, so a certified interval of
-        length h around that output changes the result only by order h^2.
+        It is P(S) - e^epsilon Q(S) for the set S of outputs with a loss above epsilon. This
+        difference is largest for that S, so an error h in the position of the boundary of S changes
+        delta only by the order of h^2.
         """
         growth, end = epsilon.exp(), self._largest(ctx.prec)
         top = arb("inf")
@@ -249,7 +242,8 @@ class RealPair(LossTable):
         return _sketch(self)
 
     def allowed(self, edges: Floats) -> Floats:
-        r"""Edges on a grid with exact midpoints that include the kinks; no cell is too long."""
+        # All midpoints are exact on the grid, kinks are edges, and no cell is too long for
+        # quadrature.
         shifts = np.array(self.shifts, dtype=np.float64)
         if self.density.kinks:
             edges = np.concatenate((edges, shifts))

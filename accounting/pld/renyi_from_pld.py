@@ -1,8 +1,9 @@
-r"""Two-sided bounds on the Renyi divergences of one round, at every real order > 1.
+r"""Two-sided bounds on the Renyi divergences D_alpha of one round, at every real order alpha > 1.
 
-For R = dP/dQ, (alpha - 1) D_alpha = log(1 + E_Q[g(R)]), where g(r) = r^alpha - 1 - alpha (r - 1) is
-convex and nonnegative, so there is no cancellation. On a cell E_Q[g] lies between g at the mean and
-its value for the two-point law at the ends. Proofs: docs/proofs/cells.md.
+Let R = dP/dQ and g(r) = r^alpha - 1 - alpha (r - 1). Then (alpha - 1) D_alpha = log(1 + E_Q[g(R)]),
+and g is convex and nonnegative, so nothing cancels. On a cell, Jensen's inequality bounds E_Q[g(R)]
+from below by g at the mean of R. The law on the two ends of the cell with this mean bounds it from
+above. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ _WIDTH: Final = 1e-6
 
 
 def renyi(kinds: Tables, order: Fraction, relative: float) -> Enclosure:
-    r"""Enclose D_alpha, alpha = ``order`` > 1, of a round of these kinds.
+    r"""An enclosure of the Renyi divergence D_alpha, alpha = ``order`` > 1, of one round.
 
-    The relative width is ``relative``, or more if 2^15 cells do not suffice. Raises
-    :class:`PrecisionExhausted` if the cells cannot be computed.
+    The round is a random mixture: ``kinds`` lists the pairs (probability, round divided into
+    cells), and the output reveals the component. The relative width is ``relative``, or more if
+    2^15 cells do not suffice. Raises :class:`PrecisionExhausted` if the cells cannot be computed.
 
     >>> from accounting.pld.noise_density import NormalDensity
     >>> from accounting.pld.real_cells import RealPair
@@ -99,8 +101,9 @@ def _growth(w: arb, order: Fraction) -> arb:
 
 
 def largest_renyi(directions: tuple[Tables, ...], order: Fraction, bits: int) -> Enclosure:
-    r"""Enclose the largest Renyi divergence over these directions.
+    r"""The largest Renyi divergence of this ``order`` over several ``directions``, as an enclosure.
 
-    The relative width is about 2^-bits, but at least 1e-6.
+    Each direction is a random mixture as in :func:`renyi`. The relative width is about 2^-bits, but
+    at least 1e-6.
     """
     return largest(renyi(kinds, order, max(2.0**-bits, _WIDTH)) for kinds in directions)

@@ -1,7 +1,7 @@
-r"""The privacy loss of one round, discretised from above or from below.
+r"""The privacy loss of one round, discretised for a given tilt and a given width of the bounds.
 
-The cells of a round (:mod:`accounting.pld.discretise_round`) are chosen for the requested
-tilt, and the number of cells for the requested width. Proofs: docs/proofs/cells.md.
+The tilt decides where the cells of the round (:mod:`accounting.pld.discretise_round`) are short,
+and the width decides how many cells there are. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ _UP: Final = 1 + 2.0**-50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TabledLoss(LossPart):
-    r"""The loss of a round whose kind is random and revealed by the output.
+    r"""The discretised loss of a round that is a random mixture; its output reveals the component.
 
-    ``kinds`` lists each kind as (probability, table). ``above=True`` discretises the loss from
-    above, for upper bounds; ``above=False`` from below, for lower bounds.
+    ``kinds`` lists the components as pairs (probability, round divided into cells). The
+    discretisation is pessimistic, for upper bounds, if ``above``; otherwise it is optimistic, for
+    lower bounds.
 
     >>> from accounting.pld.noise_density import NormalDensity
     >>> from accounting.pld.real_cells import RealPair
@@ -61,7 +62,7 @@ class TabledLoss(LossPart):
 
     @classmethod
     def of(cls, table: LossTable, *, above: bool) -> Self:
-        r"""The loss of a round of one kind."""
+        r"""The loss of a round that is not a mixture."""
         return cls(kinds=((Fraction(1), table),), above=above)
 
     def cut(self, spare: float, width: float = math.inf) -> TabledLoss:
@@ -73,11 +74,8 @@ class TabledLoss(LossPart):
         return max(table.outputs for _, table in self.kinds)
 
     def few_atoms(self, least: float, *, coarse: bool = False) -> Listing | None:
-        r"""Return all atoms of the truncated tables, or None if their cells are not fixed.
-
-        If ``coarse``, the cells need not be fixed. The result is also None if the precision does
-        not suffice.
-        """
+        # None if the cells could still be refined (unless `coarse`), or if the precision does not
+        # suffice.
         cut = self.cut(least)
         if not (coarse or all(table.fixed for _, table in cut.kinds)):
             return None
@@ -87,7 +85,7 @@ class TabledLoss(LossPart):
             return None
 
     def listing(self, focus: Focus = _USUAL, count: int = _LISTED) -> Listing:
-        r"""The atoms of a table of about ``count`` cells."""
+        r"""The loss discretised with about ``count`` cells, finest at the losses of ``focus``."""
         return _listing(self, focus, count)
 
     @property
@@ -112,14 +110,14 @@ class TabledLoss(LossPart):
 
 
 class AllAtoms(LossPart):
-    r"""A loss whose discretisation is the same for every tilt and variance."""
+    r"""A loss that is discretised only once, in the same way for every tilt and width."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def atoms(self) -> Listing:
-        r"""All atoms."""
+        r"""The discretised distribution of the loss."""
 
     def few_atoms(self, least: float, *, coarse: bool = False) -> Listing | None:
         del least, coarse
@@ -146,7 +144,7 @@ class AllAtoms(LossPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedLoss(AllAtoms):
-    r"""A loss bounded by the discretised law ``listing``, from above or from below."""
+    r"""A loss that ``listing`` bounds: from above if ``above``, else from below."""
 
     listing: Listing
     above: bool
@@ -161,9 +159,10 @@ class ListedLoss(AllAtoms):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocatedLoss(AllAtoms):
-    r"""A bound on the loss of an epoch of random allocation; ``side`` is the kind of bound.
+    r"""A bound on the loss of an epoch of random allocation.
 
-    Errors are those of :func:`accounting.pld.allocation_loss.allocated`.
+    ``rounds`` and ``side`` have the same meaning, and the errors are the same, as for
+    :func:`accounting.pld.allocation_loss.allocated`; ``count`` is its number of atoms.
     """
 
     density: Density
@@ -172,7 +171,6 @@ class AllocatedLoss(AllAtoms):
     count: int = USUAL_ATOMS
 
     def cut(self, spare: float, width: float = math.inf) -> AllocatedLoss:
-        r"""The same loss with as many atoms as the width requires."""
         del spare
         return replace(self, count=atoms_for(width))
 

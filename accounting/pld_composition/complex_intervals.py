@@ -1,9 +1,10 @@
-r"""Complex interval arithmetic on arrays of floating-point centres and radii.
+r"""Arithmetic on arrays of discs in the complex plane, with floating-point centres and radii.
 
-Floats are used only for multiplications, additions, divisions and square roots, which are correctly
-rounded (IEEE 754 double, to nearest), each with an a-priori bound in u = 2^-53. Functions without
-such a bound (sines, exponentials) use balls: :func:`circle` multiplies table entries computed from
-balls by short Taylor polynomials. Proofs: docs/proofs/total_loss.md.
+Floats are only multiplied, added, divided or subjected to square roots. These operations are
+correctly rounded (IEEE 754 double, to nearest), and each has an a-priori error bound in units of
+u = 2^-53. Sines and exponentials have no such bound, so they are computed in ball arithmetic:
+:func:`circle` multiplies entries of a table of balls by short Taylor polynomials. Proofs:
+docs/proofs/total_loss.md.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class Discs:
 
     @classmethod
     def relative(cls, centres: Complexes, error: float | Floats) -> Discs:
-        r"""Values with an error of at most ``error`` times their computed modulus."""
+        r"""Discs whose radii are ``error`` times the moduli of their centres."""
         return cls(centres, sizes(centres) * error * SLACK)
 
     def times(self, other: Discs) -> Discs:
@@ -124,7 +125,7 @@ class Discs:
 
 
 def circle(turns: Turns) -> Complexes:
-    r"""The phases e^(2 pi i t/2^64) for integers t, with an error of at most CIRCLE.
+    r"""The points e^(2 pi i t/2^64) on the unit circle for integers t, within the error CIRCLE.
 
     >>> quarter = circle(np.array([1 << 62], dtype=np.uint64))
     >>> abs(quarter.item() - 1j) < CIRCLE
@@ -143,7 +144,7 @@ def circle(turns: Turns) -> Complexes:
 
 
 def fixed_point(turns: list[arb]) -> tuple[Turns, Turns]:
-    r"""The high and low 64 bits of the midpoints of the balls, rounded down and taken modulo 2^128.
+    r"""The floors of the midpoints of balls, modulo 2^128, as arrays of high and low 64-bit words.
 
     >>> high, low = fixed_point([arb(-1), arb(2) ** 64 + 4096])
     >>> [hex(x) for x in high.tolist()], [hex(x) for x in low.tolist()]
@@ -161,8 +162,9 @@ def _floor(turn: arb) -> int:
 
 
 def multiples(high: Turns, low: Turns, counts: Integers) -> Turns:
-    r"""The top 64 bits of n times a 128-bit turn, modulo 1, for each n in ``counts``.
+    r"""The fractional part of n f, in units of 2^-64, for each n in ``counts``.
 
+    f is the fraction of a full turn with the 64-bit words ``high`` and ``low``, in units of 2^-128.
     Results are too small by at most 3 units. Each n satisfies 0 <= n < 2^62.
 
     >>> word = np.array([1], dtype=np.uint64)
@@ -178,7 +180,7 @@ def multiples(high: Turns, low: Turns, counts: Integers) -> Turns:
 
 
 def upward(value: arb) -> float:
-    r"""A float >= the nonnegative number in a ball; infinite if the ball is unbounded."""
+    r"""A float at least as large as a nonnegative ball; infinite if the ball is unbounded."""
     top = value.upper()
     return float(top) * SLACK + TINY if top.is_finite() else math.inf
 

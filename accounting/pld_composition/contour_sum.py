@@ -1,16 +1,18 @@
-r"""The contour integral as a finite sum: two-sided bounds on delta from one set of frequencies.
+r"""The contour integral for the total privacy loss as a finite sum, with bounds on every error.
 
-For the total loss L, let M(z) = E[e^(zL); L < oo] and z = c + iy. For any c, tau > 0,
+For the total loss L, let M(z) = E[e^(zL); L < oo] and z = c + iy, with any tilt c > 0 and any
+smoothing tau > 0. The curve is the part E[(1 - e^(epsilon - L))+; L < oo] of delta. The function
 
     upper(epsilon) = (1/2 pi) int M(z) e^(-z epsilon) e^(tau^2 z(z+1)/2)/(z(z+1)) dy
 
-is the curve with one more release, a Gaussian of loss variance tau^2; the same integral with
-1/(z(z+1)) - tau^2 e^(tau^2/8) instead of 1/(z(z+1)) is below the curve. Both are computed as
-trapezoid sums, with bounds on every error.
+is the curve after one more release, a Gaussian of loss variance tau^2; so it is an upper bound. The
+same integral with 1/(z(z+1)) - tau^2 e^(tau^2/8) in place of 1/(z(z+1)) is a lower bound. Both are
+computed as trapezoid sums over the same frequencies y.
 
-:func:`epsilon_between` inverts the curve: floats propose two points a and b, and proven bounds on
-the sum certify them. As the curve is non-increasing, lower(a) >= delta gives a <= epsilon(delta),
-and upper(b) <= delta gives epsilon(delta) <= b. Proofs: docs/proofs/total_loss.md.
+:func:`epsilon_between` computes the epsilon at which the curve has a given value. Floats propose
+two numbers a <= b. As the curve is non-increasing, a is a lower bound on epsilon if the lower bound
+on the curve at a is at least this value. Likewise, b is an upper bound on epsilon if the upper
+bound on the curve at b is at most this value. Proofs: docs/proofs/total_loss.md.
 """
 
 from __future__ import annotations
@@ -56,12 +58,13 @@ _BLURRED: Final = 2.0**-10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    r"""Parameters of the sum: tilt c, smoothing tau, grid, and the tolerated omitted mass.
+    r"""The parameters of a contour sum: tilt, smoothing, frequencies, and omitted terms.
 
-    ``tilt`` and ``smoothing`` are floats of at most 24 bits, c >= 2^-20, tau <= 1. The moment at (1
-    + ``lift``) c, with 0 < lift <= 1, bounds the aliases. ``budget`` is the tolerated sum over
-    skipped frequencies; it affects only the cost and the width, as the error is always included.
-    ``epsilon`` is the approximate point of evaluation.
+    The tilt c >= 2^-20 and the smoothing tau <= 1 of the module docstring are floats of at most 24
+    bits. A trapezoid sum adds shifted copies of the curve (aliases); the moment M((1 + ``lift``)
+    c), with 0 < ``lift`` <= 1, bounds them. Frequencies whose terms sum to at most ``budget`` may
+    be omitted. This affects only the cost and the width, because the bounds include the omitted
+    terms. ``epsilon`` is approximately the point at which the sum will be evaluated.
     """
 
     epsilon: float
@@ -74,11 +77,12 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContourSum:
-    r"""The sum over the kept frequencies, evaluated at any epsilon.
+    r"""The two bounds of the module docstring as sums over frequencies y, for any epsilon.
 
-    ``smooth`` = phi(y) e^(-tau^2 y^2/2)/(z(z+1)) and ``bump`` = phi(y) e^(-tau^2 y^2/2), doubled
-    for y > 0; ``lost`` bounds the sums of both kernels over all other frequencies. ``noise`` is
-    the approximate error of a sum, used only by the search.
+    With phi(y) = M(c + iy) up to a constant, the terms are ``smooth`` = phi(y) e^(-tau^2
+    y^2/2)/(z(z+1)) and ``bump`` = phi(y) e^(-tau^2 y^2/2), doubled for y > 0. ``lost`` bounds both
+    sums over all omitted frequencies. ``noise`` is approximately the error of a sum; it only guides
+    the search.
     """
 
     window: Window
@@ -91,7 +95,7 @@ class ContourSum:
     log_lifted: arb
 
     def bounds(self, epsilon: Fraction) -> tuple[arb, arb]:
-        r"""The (lower, upper) bounds on E[(1 - e^(epsilon - L))+; L < oo]."""
+        r"""Lower and upper bounds on the part E[(1 - e^(epsilon - L))+; L < oo] of delta."""
         phases = self._phases(epsilon)
         smooth, smooth_error = self.smooth.times(phases).real_sum()
         bump, bump_error = self.bump.times(phases).real_sum()
@@ -102,15 +106,15 @@ class ContourSum:
         return lower.lower(), (scale * (smooth + error)).upper()
 
     def at_its_finest(self) -> bool:
-        r"""Whether errors of phi dominate the width, so that less smoothing does not reduce it."""
+        r"""Whether less smoothing would not narrow the bounds, as the errors of phi dominate."""
         bump, bump_error = self.bump.times(self._phases(Fraction(self.window.epsilon))).real_sum()
         height, rounding = float(self._height()), self.noise - self.lost
         return rounding > max(height * max(bump, 0.0) + self.lost, height * bump_error / 2)
 
     def logarithm(self, epsilon: float, *, upper: bool) -> tuple[float, float]:
-        r"""The approximate log of a bound, and the slope of this log; both only affect speed.
+        r"""The approximate log of one of the two bounds, and the slope of this log in epsilon.
 
-        The logarithm is -oo if the sum is below its error.
+        The log is -infinity if the sum is below its error. Both numbers only affect speed.
         """
         c, tau, step = self.window.tilt, self.window.smoothing, self.window.grid.step
         weights = self.smooth.centres
@@ -153,7 +157,7 @@ class ContourSum:
 
 
 def contour_sum(factors: Sequence[tuple[Factor, int]], window: Window) -> ContourSum | None:
-    r"""The sum over the relevant frequencies, or None if there are too many."""
+    r"""The contour sum of these factors and exponents; None if it has too many terms."""
     blocks, lost = _covered(factors, window)
     if len(blocks) << window.grid.depth > _MOST_FREQUENCIES:
         return None
@@ -243,14 +247,14 @@ def _pole(real: float, frequencies: Floats) -> Discs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixedSum:
-    r"""A weighted sum of contour sums, which omits at most ``rest`` of the curve."""
+    r"""A weighted sum of contour sums that omits terms of at most ``rest`` in total."""
 
     terms: tuple[tuple[int, ContourSum], ...]
     rest: Fraction
     window: Window
 
     def bounds(self, epsilon: Fraction) -> tuple[arb, arb]:
-        r"""The (lower, upper) bounds on the sum of all terms."""
+        r"""Lower and upper bounds on the part of delta at ``epsilon`` due to finite losses."""
         low, high = arb(0), ball(self.rest)
         for weight, term in self.terms:
             least, most = term.bounds(epsilon)
@@ -258,7 +262,7 @@ class MixedSum:
         return low.lower(), high.upper()
 
     def logarithm(self, epsilon: float, *, upper: bool) -> tuple[float, float]:
-        r"""The approximate log of a bound, and the slope of this log; both only affect speed."""
+        r"""As :meth:`ContourSum.logarithm`."""
         found = [(weight, term.logarithm(epsilon, upper=upper)) for weight, term in self.terms]
         logs = np.array([math.log(weight) + log for weight, (log, _) in found])
         slopes = np.array([slope for _, (_, slope) in found])
@@ -273,10 +277,11 @@ CurveSum: TypeAlias = ContourSum | MixedSum
 
 
 def epsilon_between(total: CurveSum, goal: arb, largest: End) -> Enclosure:
-    r"""An enclosure of the epsilon >= 0 at which E[(1 - e^(epsilon - L))+; L < oo] = ``goal`` > 0.
+    r"""An enclosure of the epsilon at which the curve of ``total`` equals ``goal`` > 0.
 
-    The epsilon is 0 if the curve at 0 is below ``goal``. ``largest`` >= 0 is a known upper bound.
-    The lower bound is 0 unless a better one is certified.
+    The curve is E[(1 - e^(epsilon - L))+; L < oo] for epsilon >= 0. If it is below ``goal`` at 0,
+    the result is 0. ``largest`` >= 0 is a known upper bound on epsilon. The lower end of the result
+    is 0 unless a larger one is certified.
     """
     most = round_down(largest)
     start = min(max(total.window.epsilon, 0.0), most)

@@ -1,10 +1,11 @@
-r"""The total loss of any list of releases: two-sided bounds on delta and epsilon.
+r"""Two-sided bounds on delta and epsilon of the total privacy loss of any list of releases.
 
-A total is a sum of independent losses: k_i copies of the i-th law in a list. Its curve is an
-integral, over a line in the complex plane, of the product of the laws' moments. Adding a small
-Gaussian release to the list gives an upper bound on the curve, and subtracting a small bump from
-the integrand gives a lower bound; both are finite sums
-(:mod:`accounting.pld_composition.contour_sum`). Proofs: docs/proofs/total_loss.md.
+The total loss is a sum of independent losses, with k_i copies of the i-th loss. Its delta, as a
+function of epsilon, is an integral over a line in the complex plane. The integrand is a product of
+the moment generating functions of the losses. One further Gaussian release of small loss gives an
+upper bound on delta, and subtracting a small bump from the integrand gives a lower bound. Both
+bounds are finite sums (:mod:`accounting.pld_composition.contour_sum`). Proofs:
+docs/proofs/total_loss.md.
 """
 
 from __future__ import annotations
@@ -79,19 +80,20 @@ class _Aim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContourIntegral:
-    r"""The total loss L: the sum of k independent copies of each law, for (law, k) in ``parts``.
+    r"""The total loss L of a composition: for each pair in ``parts``, k independent losses.
 
-    delta(epsilon) = P(L = oo) + E[(1 - e^(epsilon - L))+; L < oo]. ``relative`` is the requested
-    width relative to the result, at least 1e-12; an epsilon below 1e-9 counts as 1e-9, and a delta
-    below 1e-300 counts as 1e-300. The enclosure is always valid. It is wider than requested if the
-    requested width would take more than a few seconds:
+    ``parts`` lists the pairs (loss, k). The delta at epsilon is
+    P(L = oo) + E[(1 - e^(epsilon - L))+; L < oo]. The methods take the requested ``relative``
+    width, at least 1e-12, where an epsilon below 1e-9 counts as 1e-9, and a delta below 1e-300 as
+    1e-300. The enclosure is always valid. It is wider than requested if the requested width would
+    take more than a few seconds:
 
     - if epsilon is a sum of losses of large probability;
     - if delta is close to 1;
-    - if delta is so small that epsilon is close to the sum of the largest losses, which is then the
-      upper bound.
+    - if delta is so small that epsilon is close to the sum of the largest losses; this sum is then
+      the upper bound.
 
-    With ``patient=False`` a result with a :meth:`misplaced` saddle point is not refined.
+    If not ``patient``, a result is not refined when :meth:`misplaced` holds for it.
 
     >>> from accounting.pld_composition.gaussian_factor import GaussianPart
     >>> loss = GaussianPart(variance=Fraction(400), shift=1)
@@ -116,7 +118,7 @@ class ContourIntegral:
         object.__setattr__(self, "parts", checked)
 
     def delta(self, epsilon: RationalLike, relative: RationalLike) -> Enclosure:
-        r"""The delta at ``epsilon`` >= 0."""
+        r"""An enclosure of the delta of the total loss at ``epsilon`` >= 0."""
         exact = rational("epsilon", epsilon)
         if exact < 0:
             raise InvalidParameter("epsilon", epsilon, "must be >= 0")
@@ -177,7 +179,7 @@ class ContourIntegral:
         return _refined(parts, evaluate, aim, best, excess, self.side), slope
 
     def epsilon(self, delta: RationalLike, relative: RationalLike) -> Enclosure:
-        r"""The epsilon at 0 < ``delta`` < 1; infinite if delta < P(L = oo)."""
+        r"""An enclosure of the epsilon at 0 < ``delta`` < 1; infinite if ``delta`` < P(L = oo)."""
         exact = positive_rational("delta", delta, "use the largest loss")
         if exact >= 1:
             raise InvalidParameter("delta", delta, "must be < 1")
@@ -251,9 +253,10 @@ class ContourIntegral:
         return float(Fraction(found.width) / max(Fraction(found.upper), least)) / wanted
 
     def misplaced(self, epsilon: float, delta: float) -> bool:
-        r"""Whether the saddle point at ``delta`` is far above ``epsilon``.
+        r"""Whether the saddle point for ``delta`` lies at an epsilon far above ``epsilon``.
 
-        This happens for rare large losses: the terms of the sum then far exceed the sum.
+        Then rare large losses determine delta, and the terms of the sum far exceed the sum, so that
+        rounding errors make the bounds wide.
         """
         saddle = saddle_at_delta(math.log(delta) if delta > 0 else -math.inf, self.parts)
         return saddle.tilt * (saddle.epsilon - epsilon) > _FAR_BELOW
@@ -267,7 +270,7 @@ class ContourIntegral:
 
     @property
     def side(self) -> int:
-        r"""1 if parts are discretised from above, -1 if from below, 0 if all parts are exact."""
+        r"""1 if losses are discretised from above, -1 if from below, 0 if all losses are exact."""
         sides = (part.above for part, _ in self.parts)
         return next((1 if above else -1 for above in sides if above is not None), 0)
 
@@ -328,20 +331,20 @@ def _led(total: ContourSum, goal: arb, otherwise: float) -> float:
 
 
 def spare_mass(delta: float, wanted: float, rounds: int) -> float:
-    r"""The mass of losses that each round may count as infinite for a relative width ``wanted``."""
+    r"""The P-mass that each round may treat as infinite at the relative width ``wanted``."""
     spare = _SPARED * delta * wanted / rounds
     return 2.0 ** math.floor(math.log2(spare)) if spare >= _LEAST_SPARE else 0.0
 
 
 def smoothing(error: float, slope: float) -> float:
-    r"""A tau for a relative ``error`` in delta: smoothing adds about tau^2 slope (slope + 1)."""
+    r"""A smoothing tau that changes delta by a relative amount of about ``error`` at most."""
     return 0.75 * math.sqrt(min(error, _MOST_ERROR) / (slope * (slope + 1)))
 
 
 def sum_at(
     parts: tuple[tuple[LossPart, int], ...], saddle: Saddle, error: float, tau: float
 ) -> ContourSum | None:
-    r"""The sum at a saddle point for a relative ``error`` in delta, or None if it is too long."""
+    r"""The contour sum for a relative ``error`` in delta; None if it has too many terms."""
     # Atoms cost more than frequencies: listings may add more variance than the smoothing.
     listed = any(part.above is not None and part.outputs == math.inf for part, _ in parts)
     chosen_tau = float(np.float32(min(tau * _LISTED if listed else tau, _MOST_SMOOTHING)))

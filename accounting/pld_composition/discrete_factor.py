@@ -1,11 +1,13 @@
-r"""A finite law of exact floats as a factor of the integrand: phi(y) = sum_x q_x e^(iyl_x).
+r"""A finite distribution of losses as the factor phi(y) = sum_x q_x e^(iyl_x) of an integral.
 
-q_x and l_x are the tilted mass and the loss of atom x. The frequencies are equally spaced, so a
-nonuniform Fourier transform gives phi at all of them at a cost proportional to the number of atoms
-plus frequencies (Dutt and Rokhlin 1993; Greengard and Lee 2004). For phases f_x of 128 bits it
-computes phi(j) = sum_x q_x e^(2 pi i j f_x), |j| <= M/8: a Gaussian K spreads each exponential over
-a grid of M points, a discrete Fourier transform sums the grid, and the result is divided by the
-Fourier transform of K. Proofs: docs/proofs/cells.md.
+The integral is the contour integral of a composition. q_x is the mass of the atom x, multiplied by
+e^(c l_x) for the tilt c and normalised, and l_x is its loss. The frequencies y are equally spaced,
+so a nonuniform Fourier transform gives phi at all of them, at a cost proportional to the number of
+atoms plus the number of frequencies (Dutt and Rokhlin 1993; Greengard and Lee 2004). It computes
+phi(j) = sum_x q_x e^(2 pi i j f_x) for the integers |j| <= M/8, where f_x is a fraction of a full
+turn with 128 bits, in three steps. A Gaussian K spreads each exponential over a grid of M points. A
+discrete Fourier transform sums the grid. The result is divided by the Fourier transform of K.
+Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -89,10 +91,11 @@ _FLOOR: Final = 2.0**-900
 
 
 def transform(high: Turns, low: Turns, weights: Complexes, length: int) -> Complexes:
-    r"""Compute phi(j) for -length/2 <= j < length/2, within TRANSFORM_ERROR times sum |weights|.
+    r"""The sums phi(j) = sum_x q_x e^(2 pi i j f_x) for -length/2 <= j < length/2.
 
-    ``high`` and ``low`` are the words of the phases f_x, where a full turn is 2^128. ``length`` is
-    even and at most 2^20.
+    The q_x are the ``weights``. ``high`` and ``low`` are the 64-bit words of the f_x, in units of
+    2^-128. ``length`` is even and at most 2^20. The error is at most TRANSFORM_ERROR times sum
+    |q_x|.
 
     >>> half = np.array([1 << 63], dtype=np.uint64)
     >>> transform(half, 0 * half, np.array([1 + 0j]), 4).real.round(12).tolist()  # (-1)^j
@@ -154,7 +157,7 @@ def _heights() -> Floats:
 
 
 def summed_by_label(terms: Complexes, labels: Integers) -> tuple[Complexes, Integers]:
-    r"""Sums over runs of consecutive equal labels, added pairwise in groups of four."""
+    r"""The sums of ``terms`` over runs of equal labels, and the label of each run."""
     while True:
         starts = np.flatnonzero(np.diff(labels, prepend=-1))
         if len(starts) == len(labels):
@@ -213,10 +216,12 @@ def _roots(multiples: Integers, bits: int) -> Complexes:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DiscreteFactor:
-    r"""The factor phi at one tilt c, with |phi(y) - sum q_x e^(iyl_x)| <= ``missing`` for all y.
+    r"""The factor phi of the module docstring, with weights that are rounded to floats.
 
-    ``weights`` are the floats q_x, ``total`` is at least their sum, and ``deviation`` is at least
-    sum q_x |l_x - mu| for some mu. ``moment`` bounds log M((1 + lift) c) from above.
+    For all y, |phi(y) - sum q_x e^(iyl_x)| <= ``missing``, where ``weights`` are the floats q_x
+    and ``losses`` the l_x. ``total`` is at least the sum of the q_x, and ``deviation`` is at least
+    sum q_x |l_x - mu| for some mu. For the moment generating function M of the losses and the
+    tilt c, ``moment(lift)`` is an upper bound on log M((1 + lift) c).
     """
 
     log_scale: arb
@@ -229,14 +234,13 @@ class DiscreteFactor:
 
     @property
     def peak(self) -> float:
-        r"""An upper bound on |phi(y)|: sum q_x + missing."""
         return (self.total + self.missing) * SLACK
 
     def log_moment(self, lift: Fraction) -> arb:
         return self.moment(lift)
 
     def cover(self, grid: Grid, blocks: Integers) -> Floats:
-        r"""Bounds on |phi| over each block: |phi| at its centre + error + (length/2) deviation."""
+        # |phi| at the centre of the block + error + (length/2) deviation.
         found = self._at(2 * blocks + 1, Fraction(grid.length) / 2, 2)
         error = self._error() + 0.5 * grid.length * self.deviation * SLACK
         return (sizes(found) + error) * SLACK
@@ -297,9 +301,9 @@ def _runs(indices: Integers) -> list[tuple[int, int]]:
 
 
 def cumulants(exponents: Floats, losses: Floats) -> tuple[float, float, float]:
-    r"""The approximate log sum e^t, and the mean and variance of the losses under weights e^t.
+    r"""The approximate log sum e^t, and the mean and variance of the losses with weights e^t.
 
-    ``exponents`` are the numbers t.
+    ``exponents`` are the numbers t, one for each loss.
     """
     if not len(losses):
         return 0.0, 0.0, 0.0
@@ -311,7 +315,7 @@ def cumulants(exponents: Floats, losses: Floats) -> tuple[float, float, float]:
 
 
 def tilted(listing: Listing, tilt: Fraction) -> DiscreteFactor:
-    r"""The factor of a listing at the tilt c = ``tilt`` > 0, which is a float."""
+    r"""The factor of the contour integral for a discretised loss at ``tilt`` > 0, a float."""
     weights, error, reference = _grown(listing, tilt)
     scale = float(weights.sum())
     if not (math.isfinite(scale) and scale > 0):
@@ -376,9 +380,9 @@ def _grown(listing: Listing, tilt: Fraction) -> tuple[Floats, float, float]:
 
 
 def turns(losses: Floats, step: Fraction) -> tuple[Turns, Turns]:
-    r"""Compute l step/(2 pi) modulo 1 for each loss l, as two words, in units of 2^-128.
+    r"""The fractional part of l ``step``/(2 pi) for each loss l, in units of 2^-128.
 
-    The error is at most 16 units.
+    It is returned as arrays of high and low 64-bit words, with an error of at most 16 units.
 
     >>> high, low = turns(np.array([1.0, -3.0]), Fraction(1, 2))
     >>> (high / 2.0**64).round(6).tolist()  # 1/4 pi, 1 - 3/4 pi

@@ -1,9 +1,9 @@
-r"""Compositions with few outcomes: the discrete law of the total loss, by enumeration.
+r"""The distribution of the total privacy loss by enumeration, for compositions with few outcomes.
 
-The outcomes of short lists of losses are few enough to be enumerated, and losses of large
-probability, for which a smoothed integral gives wide bounds, are then exact. Every rounding keeps
-the direction, above or below, of the discretised losses (:class:`Listing`). Proofs:
-docs/proofs/composition.md.
+If a composition has few outcomes, all sums of losses can be enumerated. Its losses may then have
+large probabilities, for which a smoothed integral gives wide bounds, while enumeration is exact. If
+the losses are discretised from above or from below (:class:`Listing`), every rounding keeps that
+direction. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ _MANY: Final = 1e10  # about the largest number of outcomes that a product omits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enumeration:
-    r"""The total loss of ``parts``, pairs (loss, count), if it has few outcomes.
+    r"""The total loss of ``parts``, pairs (loss, count), by enumeration of its outcomes.
 
-    If there are more than ``most`` outcomes, the methods return None; but if ``coarse``, outcomes
-    are merged instead, upwards for the upper bound and downwards for the lower bound.
+    ``most`` is the largest number of outcomes. If there are more, the methods return None; with
+    ``coarse``, outcomes are merged instead, upwards for an upper bound and downwards for a lower
+    bound.
 
     >>> from accounting.pld_composition.cell_refinement import TabledLoss
     >>> from accounting.law_pairs.discrete_laplace import LaplacePair
@@ -64,7 +65,7 @@ class Enumeration:
     coarse: bool = False
 
     def delta(self, epsilon: Fraction, relative: Fraction) -> Enclosure | None:
-        r"""The delta of the total at ``epsilon`` >= 0; None if the total has too many outcomes.
+        r"""An enclosure of the delta of the total loss at ``epsilon`` >= 0, or None.
 
         The enclosure is wider than ``relative`` if a narrower one would need too many outcomes.
         """
@@ -80,7 +81,7 @@ class Enumeration:
         return self._best(enclose, relative)
 
     def epsilon(self, delta: Fraction, relative: Fraction) -> Enclosure | None:
-        r"""The epsilon of the total at ``delta`` > 0; None if it has too many outcomes."""
+        r"""An enclosure of the epsilon of the total loss at ``delta`` > 0, or None."""
         if self.coarse:
             return self._merged(lambda total: epsilon_of(total, delta), relative, delta)
 
@@ -135,7 +136,7 @@ class Enumeration:
         return best
 
     def listing(self, least: float) -> Listing | None:
-        r"""The total's law without outcomes of mass below ``least``; None if too many remain."""
+        r"""The discretised total loss without outcomes of mass below ``least``, or None."""
         found = self._listed(least, above=self._up)
         return None if found is None else found[0]
 
@@ -194,7 +195,7 @@ def _delta_of(total: Listing, epsilon: Fraction) -> Enclosure:
 
 
 def epsilon_of(total: Listing, delta: Fraction) -> Enclosure:
-    r"""The epsilon of a listing at ``delta`` > 0, from its lower and upper bounds on delta."""
+    r"""An enclosure of the epsilon at ``delta`` > 0 of a discrete distribution of the loss."""
     if total.delta(Fraction(0))[1] <= delta:
         return Enclosure.exactly(0)
     low, high = (_crossing(total, delta, end)[end] for end in (0, 1))

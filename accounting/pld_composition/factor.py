@@ -1,7 +1,8 @@
-r"""The factors of the contour integral: one factor of the integrand for each law.
+r"""The factors of the contour integral, one for the loss of each round.
 
-A :class:`LossPart` is the loss of one round. Its cumulants guide the choice of the tilt c; tilted
-at c, the loss gives a :class:`Factor` phi(y) = M(c+iy)/S of the integrand. Proofs:
+A :class:`LossPart` is the loss L of one round, with the moment generating function M(z) = E[e^(zL);
+L < oo]. Its cumulants guide the choice of the tilt c. At this tilt, the loss has the
+:class:`Factor` phi(y) = M(c + iy)/S, where S > 0 is a number close to M(c). Proofs:
 docs/proofs/total_loss.md.
 """
 
@@ -27,10 +28,9 @@ _SLACK: Final = 2.0**-40
 
 
 class LossPart(ABC):
-    r"""The loss L of one round before its tilt is chosen; balls have the ambient precision.
+    r"""The loss L of one round, before a tilt is chosen.
 
-    A listing is a discretised distribution of L (:class:`Listing`) that bounds L from above or from
-    below.
+    L may be exact, or discretised (:class:`Listing`) from above or from below.
     """
 
     __slots__ = ()
@@ -38,26 +38,26 @@ class LossPart(ABC):
     @property
     @abstractmethod
     def above(self) -> bool | None:
-        r"""True if listings bound L from above, False if from below, None if L is exact."""
+        r"""True if L is discretised from above, False if from below, None if L is exact."""
 
     def cut(self, spare: float, width: float = math.inf) -> Self:
-        r"""The same loss, but losses of total P-mass ``spare`` may be counted as infinite.
+        r"""The same loss, where losses of total P-mass ``spare`` may be treated as infinite.
 
-        ``width`` is the requested relative width of the total.
+        ``width`` is the requested relative width of the result for the composition.
         """
         del spare, width
         return self
 
     @property
     def outputs(self) -> float:
-        r"""The approximate number of atoms, or infinity if it depends on the requested variance."""
+        r"""The approximate number of atoms; infinity if it depends on the requested accuracy."""
         return math.inf
 
     def few_atoms(self, least: float, *, coarse: bool = False) -> Listing | None:
-        r"""Return all atoms, or None if there are too many.
+        r"""The discretised distribution of L, or None if it has too many atoms.
 
-        Atoms of mass below ``least`` may be counted as infinite losses. If ``coarse``, the listing
-        of a table that could still be refined is accepted as well.
+        Atoms of mass below ``least`` may be treated as infinite losses. A discretisation that could
+        be refined is returned only if ``coarse``.
         """
         del least, coarse
         return None
@@ -65,46 +65,50 @@ class LossPart(ABC):
     @property
     @abstractmethod
     def hidden(self) -> arb:
-        r"""P(L = oo): an upper bound if listings bound L from above, a lower bound if from below.
+        r"""The mass P(L = oo), as an enclosure if L is exact.
 
-        If L is exact, the result is an enclosure of P(L = oo).
+        Otherwise it is a bound in the direction of the discretisation.
         """
 
     @property
     def largest(self) -> arb:
-        r"""An upper bound on all finite losses, discretised or not; infinite if unbounded."""
+        r"""An upper bound on all finite losses, discretised or not; possibly infinite."""
         found = self.largest_loss().upper
         return arb("inf") if found == math.inf else arb(float(found)) * (1 + 2.0**-40) + _SLACK
 
     @abstractmethod
     def largest_loss(self) -> Enclosure:
-        r"""The largest loss, as an enclosure."""
+        r"""An enclosure of the largest privacy loss."""
 
     @abstractmethod
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        r"""Approximate K, K' and K'' at c = ``tilt``, K = log M: floats that only affect speed."""
+        r"""Approximate cumulants K, K' and K'' at ``tilt``, K = log M; they only affect speed."""
 
     @abstractmethod
     def factor(
         self, tilt: Fraction, variance: float = math.inf, focus: Focus | None = None
     ) -> Factor:
-        r"""The factor at c = ``tilt`` > 0; discretisation adds at most about ``variance``.
+        r"""The factor of the contour integral at ``tilt`` > 0.
 
-        ``focus`` selects the losses that are resolved finely; by default all losses at the tilt.
+        Discretisation may add about ``variance`` to the variance of the loss. It is finest at the
+        losses of ``focus``, by default those that matter at this tilt.
         """
 
 
 class Factor(Protocol):
-    r"""phi(y) = M(c+iy)/S for one law; S > 0 is any number close to M(c), the same for all y."""
+    r"""The factor phi(y) = M(c + iy)/S of the contour integral for one loss.
+
+    M is the moment generating function of the loss, c is the tilt, and S > 0 is close to M(c).
+    """
 
     @property
     def log_scale(self) -> arb:
-        r"""The logarithm of S, as an enclosure."""
+        r"""An enclosure of log S."""
         ...
 
     @property
     def deviation(self) -> float:
-        r"""The approximate deviation of L under the tilt; it affects only block lengths."""
+        r"""The approximate standard deviation of the tilted loss; it only affects speed."""
         ...
 
     @property
@@ -113,24 +117,25 @@ class Factor(Protocol):
         ...
 
     def log_moment(self, lift: Fraction) -> arb:
-        r"""An upper bound on log M((1 + lift) c), 0 < ``lift`` <= 1, possibly infinite."""
+        r"""An upper bound on log M((1 + ``lift``) c) for 0 < ``lift`` <= 1; possibly infinite."""
         ...
 
     def cover(self, grid: Grid, blocks: Integers) -> Floats:
-        r"""Upper bounds on |phi(y)| over each whole block, one per entry of ``blocks``."""
+        r"""Upper bounds on |phi(y)| over all real y in a block, one for each of ``blocks``."""
         ...
 
     def values(self, grid: Grid, blocks: Integers) -> Discs:
-        r"""The values of phi at ``grid.frequencies(blocks)`` as discs, 2^depth per block."""
+        r"""Discs that contain phi at all frequencies of ``blocks``, in the order of ``grid``."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    r"""The frequencies y_j = j ``step``, j >= 0, in blocks of 2^``depth``.
+    r"""The frequencies y_j = j ``step``, j >= 0, divided into blocks of 2^``depth`` frequencies.
 
-    Block b is the interval step [b 2^depth, (b+1) 2^depth]; its centre is a frequency. ``step`` is
-    a float of at most 20 bits and ``blocks`` 2^depth <= 2^30, so that every y_j is exact.
+    Block b covers the interval from step b 2^depth to step (b+1) 2^depth; its centre is a
+    frequency. ``step`` is a float of at most 20 bits, and ``blocks`` 2^depth is at most 2^30, so
+    that every y_j is an exact float.
 
     >>> grid = Grid(step=0.5, depth=2, blocks=10)
     >>> grid.frequencies(np.array([0, 3])).tolist()
@@ -151,19 +156,19 @@ class Grid:
 
     @property
     def length(self) -> float:
-        r"""The length of a block in y."""
+        r"""The length of the interval of a block."""
         return self.step * (1 << self.depth)
 
     def indices(self, blocks: Integers) -> Integers:
-        r"""The indices j of these blocks, block by block."""
+        r"""The indices j of the frequencies of ``blocks``, block by block."""
         within = np.arange(1 << self.depth, dtype=np.int64)
         found: Integers = (np.asarray(blocks, dtype=np.int64)[:, None] << self.depth) + within
         return found.reshape(-1)
 
     def frequencies(self, blocks: Integers) -> Floats:
-        r"""The frequencies y_j of these blocks, block by block; they are exact."""
+        r"""The exact frequencies y_j of ``blocks``, block by block."""
         return self.indices(blocks).astype(np.float64) * self.step
 
     def centres(self, blocks: Integers) -> Floats:
-        r"""The centre of each block; it is exact."""
+        r"""The exact centre of the interval of each block."""
         return (np.asarray(blocks, dtype=np.float64) + 0.5) * self.length

@@ -1,13 +1,14 @@
-r"""Totals of many rounds of which only a few have a large loss, such as samples at a small rate.
+r"""The total loss of many rounds of which only a few have a large loss.
 
-Most of the mass of such a total is close to 0, and the rest determines delta. The terms of a single
-contour integral then far exceed their sum, whose digits are lost in the rounding of the terms. So
-the curve is split by the number j of rounds with a large loss. For k rounds with the total loss L,
-and g(L) = (1 - e^(epsilon - L))+,
+An example is subsampling at a small rate. Most of the mass of the total loss is close to 0, and the
+remaining mass determines delta. The terms of a single contour integral then far exceed their sum,
+whose digits are lost in the rounding of the terms. So the curve is split by the number j of rounds
+with a large loss. For k rounds with the total loss L and g(L) = (1 - e^(epsilon - L))+,
 
-    E[g(L)] = sum_j binom(k, j) E[g(L); the losses of j given rounds are large, no others],
+    E[g(L)] = sum_j binom(k, j) E[g(L); the first j rounds have a large loss, and no others],
 
-and each term has its own contour. Few terms matter. Proofs: docs/proofs/total_loss.md.
+and each term is computed by its own contour integral. Only small j contribute. Proofs:
+docs/proofs/total_loss.md.
 """
 
 from __future__ import annotations
@@ -65,7 +66,10 @@ _Parts: TypeAlias = tuple[tuple[LossPart, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FewLargeLosses:
-    r"""The total of ``rounds`` >= 2 copies of ``part``; ``near`` is a nearby (epsilon, delta)."""
+    r"""The total loss of ``rounds`` >= 2 rounds with the loss ``part``, of which few are large.
+
+    ``near`` is a pair (epsilon, delta) close to the point at which the curve is needed.
+    """
 
     part: TabledLoss
     rounds: int
@@ -73,7 +77,7 @@ class FewLargeLosses:
 
     @classmethod
     def of(cls, line: ContourIntegral, epsilon: float, delta: float) -> FewLargeLosses | None:
-        r"""The total of the integral ``line``; None if large losses are not rare near the point."""
+        r"""The total loss of the contour integral ``line``; None if large losses are not rare."""
         match line.parts:
             case ((TabledLoss() as part, rounds),) if (
                 rounds > 1
@@ -85,7 +89,7 @@ class FewLargeLosses:
         return None
 
     def epsilon(self, delta: Fraction, relative: Fraction) -> Enclosure | None:
-        r"""The epsilon at ``delta`` > 0; None if there are too many large losses."""
+        r"""An enclosure of the epsilon at ``delta`` > 0; None if too many losses are large."""
 
         def solved(total: MixedSum, hidden: arb) -> Enclosure | None:
             goal = ball(delta) - hidden
@@ -107,7 +111,7 @@ class FewLargeLosses:
         return best
 
     def delta(self, epsilon: Fraction, relative: Fraction) -> Enclosure | None:
-        r"""The delta at ``epsilon`` > 0; None if there are too many large losses."""
+        r"""An enclosure of the delta at ``epsilon`` > 0; None if too many losses are large."""
 
         def evaluated(total: MixedSum, hidden: arb) -> Enclosure:
             low, high = (hidden + end for end in total.bounds(epsilon))
@@ -158,7 +162,7 @@ class FewLargeLosses:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    r"""The atoms of a round, divided into small losses, below ``least``, and large losses."""
+    r"""The discretised loss of a round; a loss is small if it is below ``least``, else large."""
 
     listing: Listing
     rounds: int
@@ -169,7 +173,10 @@ class Split:
         return int(np.searchsorted(self.listing.losses, self.least))
 
     def parts(self, large: int) -> _Parts:
-        r"""The parts of a total in which exactly the first ``large`` rounds have a large loss."""
+        r"""The losses of all rounds if only the first ``large`` rounds have a large loss.
+
+        They are pairs (loss, count), for the small losses and for the large losses.
+        """
         losses, masses, first = self.listing.losses, self.listing.masses, self._first
         both = ((slice(first), self.rounds - large), (slice(first, None), large))
         # The direction of a listing does not matter here: its atoms are exact.
@@ -180,10 +187,10 @@ class Split:
         )
 
     def terms(self, spare: float) -> tuple[list[tuple[int, int]], Fraction] | None:
-        r"""The pairs (j, binom(rounds, j)) for numbers j of large losses, and a bound on the rest.
+        r"""The pairs (j, binom(rounds, j)) for all relevant numbers j of rounds with a large loss.
 
-        The bound on the terms of all larger j is at most ``spare``. The result is None if large
-        losses are not rare.
+        The second result, at most ``spare``, bounds the sum of the terms of all other j. The result
+        is None if large losses are not rare.
         """
         mass = Fraction(float(self.listing.masses[self._first :].sum()))
         mass *= 1 + Fraction(1, 1 << 40)

@@ -1,13 +1,15 @@
-r"""A discrete Gaussian as a factor of the contour integral, in closed form.
+r"""The factor of the contour integral for discrete Gaussian noise, in closed form.
 
-For a discrete Gaussian X with parameter v and the shift D, the loss is L = (D^2 + 2DX)/2v. Let
-a = D^2/2v, P = 2 pi v/D and Theta = sum_j e^(-2 pi^2 v j^2). Poisson summation gives
+Let X be a discrete Gaussian with parameter v (the sigma^2 of the law), D the shift, and E the mean
+under the law of X. The privacy loss is L = (D^2 + 2DX)/2v, and z = c + iy with the tilt c. With
+a = D^2/2v, P = 2 pi v/D and Theta = sum_j e^(-2 pi^2 v j^2), Poisson summation gives
 
-    M(c+iy) = E e^((c+iy)L) = S phi(y),   S = e^(ac(c+1))/Theta,
-    phi(y)  = e^(ia(2c+1)y) sum_j e^(-a(y - jP)^2 - 2 pi i j D c):
+    E e^(zL) = S phi(y),   S = e^(ac(c+1))/Theta,
+    phi(y)   = e^(ia(2c+1)y) sum_j e^(-a(y - jP)^2 - 2 pi i j D c),
 
-a sum of lobes at the multiples of P. For v < 1/2 the lobes overlap: such noise has few likely
-outputs and is treated as cells. Proofs: docs/proofs/cells.md.
+where j runs over the integers. So phi is a sum of Gaussian peaks at the multiples of P. For v < 1/2
+the peaks overlap, but such noise has few likely outputs and is divided into cells instead. Proofs:
+docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ _PHASE: Final = CIRCLE + 3 * UNIT + 2.0**-56
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaussianPart(LossPart):
-    r"""The loss of the pair (X, X - D) for a discrete Gaussian X of parameter v >= 1/2.
+    r"""The loss of the pair (X, X - D) for a discrete Gaussian X with v = ``variance`` >= 1/2.
 
     >>> part = GaussianPart(variance=Fraction(400), shift=1)
     >>> [round(each, 6) for each in part.cumulants(9.5)]
@@ -75,22 +77,17 @@ class GaussianPart(LossPart):
 
     @property
     def above(self) -> None:
-        r"""None, since the moment has a closed form, without discretisation."""
+        r"""None: the loss is exact, since its moments have a closed form."""
 
     @property
     def hidden(self) -> arb:
-        r"""The mass of infinite loss: 0, since every integer has positive mass."""
         return arb(0)
 
     def largest_loss(self) -> Enclosure:
-        r"""The largest loss: infinite, since the loss grows with X."""
         return Enclosure.infinite()
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        r"""The approximate cumulants ac(c+1), a(2c+1) and 2a, which are exact for real noise.
-
-        They are accurate enough for v >= 1/2.
-        """
+        # The cumulants of real Gaussian noise, which are accurate enough for v >= 1/2.
         rate = self.shift**2 * self.variance.denominator / (2 * self.variance.numerator)
         return rate * tilt * (tilt + 1), rate * (2 * tilt + 1), 2 * rate
 
@@ -103,7 +100,7 @@ class GaussianPart(LossPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaussianFactor:
-    r"""The factor phi at c = ``tilt`` > 0, with S = e^(ac(c+1))/Theta.
+    r"""The factor phi of the module docstring at the tilt c = ``tilt`` > 0.
 
     Products and sums are computed in floats with error bounds, everything else in ball arithmetic.
 
@@ -123,30 +120,25 @@ class GaussianFactor:
 
     @property
     def log_scale(self) -> arb:
-        r"""The logarithm of S: ac(c+1) - log Theta."""
         whole = _whole(self.part.variance, ctx.prec)
         return ball(self.part.rate) * ball(self.tilt * (self.tilt + 1)) - whole.log()
 
     @property
     def deviation(self) -> float:
-        r"""The approximate deviation sqrt(2a)."""
         return math.sqrt(2 * self.part.rate)
 
     @property
     def peak(self) -> float:
-        r"""An upper bound on |phi|: Theta, rounded up.
-
-        By Poisson summation, sum_j e^(-a(y - jP)^2) is largest at y = 0, where it is Theta.
-        """
+        # By Poisson summation, sum_j e^(-a(y - jP)^2) is largest at y = 0, where it is Theta.
         return _peak(self.part.variance)
 
     def log_moment(self, lift: Fraction) -> arb:
-        r"""The bound log M(c') <= ac'(c'+1), c' = (1+lift) c, because E e^(wX) <= e^(vw^2/2)."""
+        # log M(c') <= ac'(c'+1) for c' = (1+lift) c, because E e^(wX) <= e^(vw^2/2).
         farther = ball((1 + lift) * self.tilt)
         return ball(self.part.rate) * farther * (farther + 1)
 
     def cover(self, grid: Grid, blocks: Integers) -> Floats:
-        r"""The bound sum_j e^(-a d_j^2) or Theta, with d_j <= the distance of the block from jP."""
+        # sum_j e^(-a d_j^2) or Theta, where d_j <= the distance of the block from jP.
         rate, period, cap, rest = _cover(self.part, grid, ctx.prec)
         centre = grid.centres(blocks)
         # u is the distance of the centre from the nearest jP, with error <= `blur`: j is an

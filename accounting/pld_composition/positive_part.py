@@ -1,12 +1,12 @@
-r"""The mean positive part E[(W_1 + ... + W_n)+] of a sum of independent copies of a variable.
+r"""The mean positive part E[(W_1 + ... + W_n)+] of a sum of independent copies of a variable W.
 
-The contour integral encloses E[(1 - e^-L)+] of a total L. For L = k S with S = W_1 + ... + W_n and
-a small k > 0,
+The contour integral encloses E[(1 - e^-L)+] for a total loss L. Let S = W_1 + ... + W_n, and apply
+it to L = k S for a small k > 0. Then
 
     E[(1 - e^(-kS))+]/k <= E[S+] <= E[(e^(kS) - 1)+]/k = M(k)^n E'[(1 - e^(-kS))+]/k,
 
-where M(k) = E[e^(kW)] and E' is the mean under the law with masses e^(kw) P(W = w)/M(k). Proofs:
-docs/proofs/local.md.
+where M(k) = E[e^(kW)], and E' is the mean under the law that gives each value w of W the mass
+e^(kw) P(W = w)/M(k). Proofs: docs/proofs/local.md.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ _TILT: Final = 24
 def mean_positive_part(
     values: Sequence[tuple[arb, arb]], count: int, relative: Fraction, *, above: bool
 ) -> End:
-    r"""Bound E[(W_1 + ... + W_n)+], n = ``count``: from above if ``above``, else from below.
+    r"""A bound on E[(W_1 + ... + W_n)+] for n = ``count`` independent copies of a variable W.
 
-    ``values`` lists each value w with its probability; the probabilities sum to 1. ``relative`` is
-    the approximate width of the contour integral.
+    It is an upper bound if ``above``, else a lower bound. ``values`` lists each value of W with its
+    probability; the probabilities sum to 1. ``relative`` is the approximate relative width of the
+    contour integral.
     """
     with precision(_BITS):
         ends = [Enclosure.of(w).upper if above else Enclosure.of(w).lower for w, _ in values]

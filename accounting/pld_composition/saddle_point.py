@@ -1,7 +1,8 @@
-r"""Choice of the contour and grid: the tilt near the saddle point, the step and the length.
+r"""The choice of the tilt, the frequency step and the cutoff of a contour sum.
 
-All values are floats and affect only speed and width: the sum is a valid bound at any tilt c > 0,
-with any smoothing tau and on any grid.
+The tilt is near the saddle point of the integrand. All values are floats that affect only speed and
+width, because the sum is a valid bound at any tilt c > 0, with any smoothing tau and on any grid of
+frequencies.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ _LIFTS: Final = tuple(Fraction(1, 1 << j) for j in range(12))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saddle:
-    r"""An approximate saddle point: the ``tilt`` c for ``epsilon``, and the log of its delta."""
+    r"""An approximate saddle point: the ``tilt`` that suits ``epsilon``, and log delta(epsilon)."""
 
     tilt: float
     epsilon: float
@@ -69,7 +70,7 @@ class Saddle:
 
     @property
     def focus(self) -> Focus:
-        r"""The relevant losses: those below epsilon, at a tilt that grows as delta decreases."""
+        r"""The losses that matter near this saddle point; they should be discretised finely."""
         if not self.epsilon > 0:
             return Focus(self.tilt)
         mantissa, exponent = math.frexp(self.epsilon)
@@ -78,7 +79,7 @@ class Saddle:
         return Focus(max(self.tilt, rare / until), until)
 
     def less(self, delta: float) -> Saddle:
-        r"""This saddle point, with ``log_delta`` lowered to log ``delta`` if that is smaller."""
+        r"""The same saddle point with the smaller of its ``log_delta`` and log ``delta``."""
         log = math.log(delta) if delta > 0 else _LEAST_LOG
         return replace(self, log_delta=max(min(self.log_delta, log), _LEAST_LOG))
 
@@ -86,7 +87,7 @@ class Saddle:
 def saddle_at_epsilon(
     epsilon: float, parts: Sequence[tuple[LossPart, int]], most: float = MOST_TILT
 ) -> Saddle:
-    r"""The saddle point of log M(c) - c epsilon - log c(c+1), with c at most ``most``."""
+    r"""The saddle point of the contour integral for ``epsilon``, with a tilt up to ``most``."""
     tilt = _bisected(lambda c: _point(parts, c)[0] < epsilon, most)
     there, log, bend = _point(parts, tilt)
     log += tilt * (there - epsilon) - bend
@@ -94,7 +95,7 @@ def saddle_at_epsilon(
 
 
 def saddle_at_delta(log_delta: float, parts: Sequence[tuple[LossPart, int]]) -> Saddle:
-    r"""The saddle point at the epsilon whose delta is about e^``log_delta``."""
+    r"""The saddle point of the contour integral at the epsilon with this ``log_delta``."""
 
     def above(c: float) -> bool:
         _, log, bend = _point(parts, c)
@@ -105,11 +106,12 @@ def saddle_at_delta(log_delta: float, parts: Sequence[tuple[LossPart, int]]) -> 
 
 
 def calm(parts: Sequence[tuple[LossPart, int]], saddle: Saddle) -> Saddle:
-    r"""A point with at most the tilt of the saddle point, for which the period is short.
+    r"""A point with at most the tilt of ``saddle``, at which the sum needs fewer frequencies.
 
-    The saddle point balances one rare large loss against the sum of all small ones. A lower tilt
-    excludes the large losses, whose aliases make the period long. If the tilt is too low, however,
-    the terms of the sum exceed the sum and cancel, so that their errors exceed the sum too.
+    At the saddle point, a rare large loss may weigh as much as the sum of all small ones. Its
+    aliases are small only if the frequencies are dense. A lower tilt reduces the weight of large
+    losses. If the tilt is too low, however, the terms of the sum exceed the sum and cancel, so that
+    their rounding errors exceed the sum too.
     """
     start, lowest, calmed = saddle.tilt, math.inf, saddle
     cancelled = _CANCELLED - math.log(sum(count for _, count in parts)) + saddle.log_delta
@@ -166,10 +168,11 @@ def _log_moment(factors: Sequence[tuple[Factor, int]]) -> _LogMoment:
 def window(
     factors: Sequence[tuple[Factor, int]], saddle: Saddle, wanted: float, smoothing: float
 ) -> Window | None:
-    r"""A window at the saddle for a relative error ``wanted`` in delta, or None if it is too long.
+    r"""The parameters of a contour sum at ``saddle`` for a relative error ``wanted`` in delta.
 
-    The period T makes the aliases small, the cutoff Y makes the omitted frequencies small, and the
-    blocks are so short that |phi| varies little within each of them.
+    The frequencies are so dense that the aliases are small, and extend so far that the omitted ones
+    are negligible. Blocks are so short that the factors vary little within a block. The result is
+    None if the sum would have too many blocks.
     """
     c, tau, small = saddle.tilt, smoothing, math.log(wanted / _SHARE)
     log_scale = sum(k * float(f.log_scale) for f, k in factors)

@@ -1,1 +1,1 @@
-r"""The privacy curve of a release, and the choice of the method for a total of several releases."""
+r"""The privacy curve of one release, and the computation of the curve of a composition."""

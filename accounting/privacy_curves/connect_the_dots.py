@@ -1,11 +1,12 @@
-r"""Connect the dots: a discrete pair that dominates one or several curves.
+r"""Connect the dots: a discrete pair of laws that dominates one or several pairs.
 
-For a pair (P, Q) the curve in x = e^epsilon, h(x) = sup_S P(S) - x Q(S), is convex, decreases from
-h(0) = 1 and is at least 1 - x. Any such function is the curve of a pair, and a pair with a larger
-curve dominates, also under adaptive composition. So upper bounds on h at chosen points, joined by
-straight lines, give a pair with finitely many losses that can replace (P, Q); the maximum of
-several curves is treated the same way. See Doroshenko, Ghazi, Kamath, Kumar and Manurangsi,
-"Connect the dots" (2022). Proofs: docs/proofs/subsampling.md.
+For a pair (P, Q) and x = e^epsilon, the curve h(x) = sup_S P(S) - x Q(S) over events S is
+delta(epsilon). h is convex, decreases from h(0) = 1, and is at least 1 - x. Any such function is
+the curve of some pair, and a pair with a larger curve dominates, also under adaptive composition.
+So upper bounds on h at chosen points ("dots"), joined by straight lines, are the curve of a pair
+with finitely many losses that dominates (P, Q). If the bounds hold for several pairs, it dominates
+all of them. See Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, "Connect the dots" (2022). Proofs:
+docs/proofs/subsampling.md.
 """
 
 from __future__ import annotations
@@ -61,12 +62,12 @@ _UNIT: Final = 320
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectTheDotsPair(FixedTable):
-    r"""The pair whose curve, in x = e^epsilon, has the ``corners`` (x, h(x)) and is flat beyond.
+    r"""The pair (P, Q) whose curve h joins the ``corners`` by lines and is constant after the last.
 
-    The corners start at (0, 1); x increases, h decreases, and the slopes increase strictly, from at
-    least -1 to below 0. If the slope changes by q at a corner x > 0, the pair has the masses P = x
-    q and Q = q there, so the loss is log x. The last h is P(L = oo). The remaining Q-mass has no
-    P-mass.
+    The corners are the points (x, h(x)), with x = e^epsilon as in the module docstring. They start
+    at (0, 1); x increases, h decreases, and the slopes increase strictly, from at least -1 to below
+    0. If the slope changes by q at a corner x > 0, the loss log x has the P-mass x q and the Q-mass
+    q. The last h is P(L = oo) for the loss L. The remaining Q-mass has no P-mass.
 
     >>> half = ConnectTheDotsPair.through(
     ...     [(Fraction(1), Fraction(1, 2)), (Fraction(2), Fraction(1, 4))]
@@ -102,9 +103,10 @@ class ConnectTheDotsPair(FixedTable):
 
     @classmethod
     def through(cls, dots: Iterable[CurvePoint]) -> ConnectTheDotsPair:
-        r"""The pair of the lower convex hull of the dots, which dominates all curves below it.
+        r"""The pair whose curve is the lower convex hull of the points ``dots``, pairs (x, h(x)).
 
-        Raises :class:`InvalidParameter` if a dot lies below 1 - x or 0, where no curve can lie.
+        It dominates every pair whose curve is below all dots. Raises :class:`InvalidParameter` if a
+        dot lies below 1 - x or below 0, where no curve can lie.
         """
         kept, lowest = [_START], Fraction(1)
         for x, u in sorted(dots):
@@ -119,7 +121,6 @@ class ConnectTheDotsPair(FixedTable):
         return cls(corners=tuple(kept))
 
     def largest_loss(self) -> Enclosure:
-        r"""The largest loss: in [0, log x] for the last corner x, or infinite if h(x) > 0 there."""
         if self.corners[-1][1] > 0:
             return Enclosure.infinite()
         last = max(self.corners[-1][0], Fraction(1))
@@ -127,11 +128,10 @@ class ConnectTheDotsPair(FixedTable):
             return Enclosure(Fraction(0), Enclosure.of(ball(last).log()).upper)
 
     def all_cells(self) -> Cells:
-        r"""The cells: Q-mass without P-mass, each corner, and P-mass without Q-mass."""
         return _corner_cells(self)
 
     def height(self, x: Fraction) -> Fraction:
-        r"""The exact height h(x) at a rational x >= 0."""
+        r"""The exact value h(x) of the curve at a rational x >= 0."""
         at = bisect_left(self.corners, (x,))
         if x <= 0 or at == len(self.corners):
             return Fraction(1) if x <= 0 else self.corners[-1][1]
@@ -139,12 +139,12 @@ class ConnectTheDotsPair(FixedTable):
         return high + (x - left) * (low - high) / (right - left)
 
     def slopes(self) -> list[Fraction]:
-        r"""The slopes between the corners, and 0 for the flat part."""
+        r"""The slopes of the lines between the corners, and 0 after the last corner."""
         return [*(_slope(here, there) for here, there in pairwise(self.corners)), Fraction(0)]
 
 
 def highest(parts: Iterable[ConnectTheDotsPair]) -> ConnectTheDotsPair:
-    r"""A pair that dominates all ``parts``: the maximum of their curves, up to rounding.
+    r"""A pair whose curve is the maximum of the curves of ``parts``, up to rounding.
 
     >>> one = ConnectTheDotsPair.through(
     ...     [(Fraction(1), Fraction(1, 2)), (Fraction(2), Fraction(1, 4))]
@@ -173,9 +173,9 @@ def highest(parts: Iterable[ConnectTheDotsPair]) -> ConnectTheDotsPair:
 def dominating(products: tuple[Coordinates, ...], most: int = _MOST) -> ConnectTheDotsPair:
     r"""A pair that dominates each of ``products``, and so any adaptive choice among them.
 
-    The dots of a product are at its losses, where its curve bends, so the bound is nearly tight.
-    There are about ``most`` dots, up to the loss beyond which a P-mass of 2^-160 remains; this mass
-    counts as infinite loss.
+    A product consists of the pairs of independent coordinates, with their counts. The dots of a
+    product are at its losses, where its curve bends, so the bound is nearly tight. There are about
+    ``most`` dots. The largest losses, of total P-mass 2^-160, count as infinite.
 
     >>> from accounting.law_pairs.discrete_laplace import DiscreteLaplace, LaplacePair
     >>> response = dominating((((LaplacePair(noise=DiscreteLaplace(scale=1), shift=1), 1),),))
@@ -215,7 +215,7 @@ def _above(product: Coordinates, most: int) -> ConnectTheDotsPair:
 
 
 def above_table(table: LossTable, most: int) -> ConnectTheDotsPair:
-    r"""A pair that dominates a table, from its upper discretisation."""
+    r"""A pair that dominates the round ``table``, from about ``most`` cells."""
     cut = table.cut(float(UNSEEN))
     if cut.infinite(above=True) >= 1:
         return ConnectTheDotsPair.through(())  # every output reveals its dataset
@@ -224,11 +224,11 @@ def above_table(table: LossTable, most: int) -> ConnectTheDotsPair:
 
 
 def revealing_or_nothing(pair: RevealingPair, *, above: bool) -> ConnectTheDotsPair:
-    r"""A pair with few outputs that bounds ``pair`` from one side, in both directions.
+    r"""A pair with few outputs that bounds both directions of ``pair``.
 
-    ``above=True`` gives an upper bound: the output reveals the dataset with probability h, the
-    total variation distance, and otherwise nothing. ``above=False`` gives a lower bound: all
-    outputs of positive Q-mass are merged, which is post-processing.
+    If ``above``, it is an upper bound: its output reveals the dataset with a probability equal to
+    the total variation distance, and otherwise reveals nothing. If not ``above``, it is a lower
+    bound: all outputs of positive Q-mass are merged, which is post-processing.
     """
     with precision(_CURVE_BITS):
         found = Enclosure.of(pair.hidden())

@@ -1,17 +1,17 @@
-r"""The dominating pairs of one round of a guarantee, and the total loss of a list of pairs.
+r"""The dominating pairs of one round of a guarantee, and the total loss of a composition.
 
-A guarantee whose neighbours have one worst pair composes exactly: the pair is repeated k times.
-Otherwise several pairs may be the worst, such as both directions of an asymmetric noise or several
-shifts of an l2 sensitivity. Each round may have any of them, depending on earlier rounds. The total
-is then bounded from above by one pair that dominates all of them
-(:mod:`accounting.privacy_curves.connect_the_dots`), and from below by the repetition of one of
-them. Under subsampling the datasets determine the direction, so it is the same in every round.
+If one pair of output laws is the worst case of a guarantee, k rounds compose exactly: the pair is
+repeated k times. Otherwise several pairs may be the worst, such as both directions of an asymmetric
+noise law, or several shifts of an l2 sensitivity. The worst pair may then differ between rounds and
+depend on earlier outputs. So the total loss is bounded from above by one pair that dominates all of
+them (:mod:`accounting.privacy_curves.connect_the_dots`), and from below by repeating one of them.
+Under subsampling the datasets determine the direction, so it is the same in every round.
 
-The total is a sum of independent losses L_i with k_i copies each (:class:`ComposedLoss`). It is
-computed from
+The total loss is a sum of independent losses L_i with k_i copies each (:class:`ComposedLoss`). It
+is computed from
 
 - the loss of the pair, for one release;
-- the law of the summed noise, for one Gaussian law, discrete or not, with one shift;
+- the law of the summed noise, if all noise is Gaussian, discrete or not, with one shift;
 - an enumeration of the outcomes, if there are few;
 - otherwise a contour integral of discretised losses
   (:mod:`accounting.pld_composition.delta_of_total_loss`).
@@ -90,10 +90,10 @@ Laws: TypeAlias = tuple[tuple[Law, int], ...]
 
 
 def loss_of(law: Law, *, above: bool, closed: bool = False) -> LossPart:
-    r"""The loss of a law as a factor of a contour integral, bounded from one side.
+    r"""The privacy loss of a pair of laws, in the form that a contour integral needs.
 
-    ``above=True`` gives an upper bound, ``above=False`` a lower bound; the loss is exact if
-    ``closed`` and a closed form exists.
+    It is exact if ``closed`` and a closed form exists. Otherwise it is discretised, from above if
+    ``above``, else from below.
     """
     table: LossTable
     match law:
@@ -112,12 +112,12 @@ def loss_of(law: Law, *, above: bool, closed: bool = False) -> LossPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComposedLoss:
-    r"""The total loss of independent laws, each with its count.
+    r"""The total privacy loss of independent rounds.
 
-    ``parts`` lists pairs (law, count) with counts >= 1, and ``lost`` lists pairs (delta_i, count)
-    of (epsilon, delta) claims.
-
-    If laws are discretised, the total is an upper bound if ``above``, otherwise a lower bound.
+    ``parts`` lists the pairs (pair of output laws, number of rounds). ``lost`` lists the pairs
+    (delta, number of rounds) of all (epsilon, delta) claims, whose loss is infinite with
+    probability delta. If losses must be discretised, the total is bounded from above if ``above``,
+    otherwise from below.
 
     >>> from accounting.law_pairs.discrete_laplace import LaplacePair
     >>> from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -138,7 +138,7 @@ class ComposedLoss:
         *,
         above: bool = True,
     ) -> ComposedLoss:
-        r"""Merge equal laws and add their counts."""
+        r"""The total loss of these rounds, where equal laws are merged and their counts added."""
         return cls(parts=_merged(parts), lost=_merged(lost), above=above)
 
     @property
@@ -151,7 +151,7 @@ class ComposedLoss:
 
     @property
     def method(self) -> str:
-        r"""How the bounds are computed: "contour" for a contour integral, otherwise "direct"."""
+        r"""The method of computation: "contour" for a contour integral, otherwise "direct"."""
         return "contour" if isinstance(self._engine(), ContourIntegral) else "direct"
 
     def delta(self, epsilon: Fraction, relative: Fraction = Fraction(1, 10**8)) -> Enclosure:
@@ -366,12 +366,14 @@ def _bits(relative: Fraction) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DominatingPairs:
-    r"""The lists of pairs of laws that bound one round from above and from below.
+    r"""The pairs of output laws that bound one round from above and from below.
 
-    ``above`` contains one list for each direction, which dominates every possible round in that
-    direction. ``attained`` contains lists that some neighbours attain in every round; it equals
-    ``above`` if the bound is exact, and is empty if no such list is known. ``lost`` is the delta of
-    a claim. If ``aligned``, ``above`` and ``attained`` have the same directions.
+    A list of independent pairs with their counts describes a round with several coordinates.
+    ``above`` has one such list for each direction; it dominates every possible round in that
+    direction. ``attained`` has lists that some neighbouring datasets attain in every round. It
+    equals ``above`` if the bound is exact, and is empty if no such list is known. ``aligned``
+    states that ``attained`` has one list for each list in ``above``, in the same direction.
+    ``lost`` is the delta of an (epsilon, delta) claim.
     """
 
     above: tuple[Laws, ...]
@@ -381,12 +383,12 @@ class DominatingPairs:
 
     @classmethod
     def exactly(cls, *lists: Laws) -> DominatingPairs:
-        r"""Lists that dominate every round and are attained."""
+        r"""Dominating pairs that are attained in every round, with one list for each direction."""
         return cls(above=lists, attained=lists, aligned=True)
 
     @classmethod
     def tabled(cls, *directions: Tables) -> DominatingPairs:
-        r"""The upper and the lower discretisation of the cells of a round, in each direction."""
+        r"""The pessimistic and the optimistic discretisation of one round, in each direction."""
         above, below = (
             tuple(((TabledLoss(kinds=kinds, above=side), 1),) for kinds in directions)
             for side in (True, False)
@@ -395,16 +397,13 @@ class DominatingPairs:
 
 
 def of_table(table: LossTable) -> DominatingPairs:
-    r"""A pair that dominates every round but need not be attained."""
+    r"""The dominating pair of the round ``table``, which neighbouring datasets need not attain."""
     return DominatingPairs(above=(((TabledLoss.of(table, above=True), 1),),), attained=())
 
 
 @lru_cache(maxsize=256)
 def of_noise(noise: Noise, sensitivity: Sensitivity) -> DominatingPairs:
-    r"""The pairs of one release of integer noise.
-
-    Raises the errors of :func:`accounting.law_pairs.registry.candidates`.
-    """
+    r"""The dominating pairs of one release of integer noise."""
     shifts = shifts_of(noise, sensitivity)
     lists = [_of_shift(noise, shift) for shift in shifts]
     revealing = [each for each in lists if each.lost]
@@ -462,10 +461,11 @@ def over_totals(
     *,
     rough: Fraction = Fraction(0),
 ) -> Bound:
-    r"""Evaluate ``ask`` on the worst composition of the ``found`` pairs, each with its rounds.
+    r"""Bounds on ``ask(total loss)`` for the worst composition of rounds.
 
-    ``relative`` is the width for the worst direction, usually the first one. The other directions
-    need only the width ``rough`` if that shows that they are not the worst.
+    ``found`` lists the pairs (dominating pairs of a round, number of rounds). ``relative`` is the
+    width for the direction that is evaluated first, usually the worst. For the other directions the
+    width ``rough`` suffices if it shows that they are not the worst.
     """
     above = _totals([(each, each.above, rounds) for each, rounds in found], above=True)
     upper = [ask(above[0], relative)]

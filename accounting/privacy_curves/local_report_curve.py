@@ -1,9 +1,9 @@
-r"""The privacy curve of one local report: randomised response, or a mechanism of its form.
+r"""The privacy curve of one local report, such as randomised response.
 
-For any two values, the likelihood ratio of the reports of a mechanism in :mod:`dpcore.local` is
-always r, 1 or 1/r. The pair of their laws is then determined by r and by the total variation
-distance t = P(ratio = r) - P(ratio = 1/r), which is ``own`` - ``other`` of the mechanism. Proofs:
-docs/proofs/local.md.
+For any two values of a user, the likelihood ratio of the reports of a mechanism in
+:mod:`dpcore.local` is always r, 1 or 1/r. So the pair of the laws of the reports is determined by r
+and the total variation distance t = P(ratio = r) - P(ratio = 1/r). In terms of the mechanism's
+attributes, t is ``own`` - ``other``. Proofs: docs/proofs/local.md.
 """
 
 from __future__ import annotations
@@ -30,13 +30,12 @@ _DIGITS: Final = 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportPair(FinitePair):
-    r"""The pair with losses log r, 0 and -log r, r = ``ratio``, at total variation ``distance``."""
+    r"""The pair with losses +-log ``ratio`` and 0, and total variation distance ``distance``."""
 
     ratio: Fraction
     distance: Fraction
 
     def listed(self) -> Listed:
-        r"""The losses, P- and Q-masses: P(log r) = t r/(r - 1) = r Q(log r), t = ``distance``."""
         least = self.distance / (self.ratio - 1)
         most, loss = least * self.ratio, ball(self.ratio).log()
         low, high, rest = ball(least), ball(most), ball(1 - least - most)
@@ -46,11 +45,12 @@ class ReportPair(FinitePair):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ReportCurve(PairCurve):
-    r"""The exact curve of a report with likelihood ratios ``ratio``, 1 and 1/``ratio``.
+    r"""The exact privacy curve of one local report.
 
-    ``ratio`` is > 1. ``distance`` is the total variation distance between the reports of two
-    values, positive and at most (ratio - 1)/(ratio + 1), its value for binary randomised response.
-    ``report`` is the mechanism as text, if it is known.
+    The likelihood ratios of the reports of two values are ``ratio`` > 1, 1 and 1/``ratio``.
+    ``distance`` is the total variation distance between these reports. It is positive and at most
+    (ratio - 1)/(ratio + 1), its value for binary randomised response. ``report`` is the mechanism
+    as text, if it is known.
 
     >>> from dpcore.local import SubsetSelection
     >>> curve = ReportCurve.of(SubsetSelection(epsilon=1, values=100))
@@ -80,7 +80,7 @@ class ReportCurve(PairCurve):
 
     @classmethod
     def of(cls, mechanism: LocalReport) -> Self:
-        r"""The curve of one report; neighbours differ in the value of one user."""
+        r"""The curve of one report of ``mechanism``; neighbours differ in the value of one user."""
         distance = mechanism.own - mechanism.other
         return cls(
             ratio=mechanism.ratio, distance=distance, scope=mechanism.scope, report=mechanism.text
@@ -88,29 +88,25 @@ class ReportCurve(PairCurve):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        r"""Parse the fields of :meth:`to_json`."""
+        r"""The curve described by the output of :meth:`to_json`."""
         scope = Scope.from_json(data["scope"])
         return cls(ratio=data["ratio"], distance=data["distance"], scope=scope)
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields, with exact numbers as text."""
         ends = {"ratio": write_rational(self.ratio), "distance": write_rational(self.distance)}
         return {"claim": LOCAL_REPORT, **ends, "scope": self.scope.to_json()}
 
     def products(self) -> tuple[Coordinates, ...]:
-        r"""The pair of the reports on any two values."""
         return (((ReportPair(ratio=self.ratio, distance=self.distance), 1),),)
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The pair of the reports on any two values; all pairs of values attain it."""
         return DominatingPairs.exactly(*self.products())
 
     @property
     def text(self) -> str:
-        r"""The mechanism in the syntax of the commands, or the pure epsilon of the report."""
+        r"""The mechanism in the syntax of the command line, or the epsilon of the report."""
         return self.report or f"a local report with epsilon {up(self.pure().upper, _DIGITS)}"
 
     @property
     def description(self) -> None:
-        r"""None, since a report adds no noise to a number."""
         return

@@ -1,9 +1,10 @@
 r"""The matrix mechanism: training or streams with noise that is correlated between rounds.
 
-For matrices B and C, B(C x + z) is released round by round: x_t is the sum of round t, z is fresh
-noise, and B C is the workload (prefix sums, also with momentum or weight decay). All rounds
-together cost as much privacy as one release of C x + z. With Gaussian noise this is one Gaussian
-mechanism with the sensitivity of C x. Proofs: docs/proofs/continual.md.
+Let x be the matrix whose row x_t is the sum of round t, and z fresh noise of the same shape. For
+matrices B and C, B(C x + z) is released row by row. B C is the workload: prefix sums, possibly with
+momentum or weight decay. All rounds together cost as much privacy as one release of C x + z. With
+Gaussian noise this is one Gaussian mechanism with the sensitivity of C x. Proofs:
+docs/proofs/continual.md.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ _THEOREM: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixMechanism:
-    r"""Account for correlated noise: the release C x + z, and any post-processing of this release.
+    r"""The release of C x + z with fresh noise z, and any post-processing of it.
 
-    C is the ``strategy``, x_t is the sum of round t, and z is fresh ``noise``. ``sensitivity``
-    bounds the l2 norm of the change in x_t due to one participation, in any number of coordinates;
-    ``participation`` restricts the rounds of a unit. Under ``replace`` the other unit takes part in
-    the same rounds; under ``add-remove`` all other units take part in the same rounds as before.
-    Inputs may depend on earlier releases, and so may the rounds of a unit.
+    C is the ``strategy``, row t of x is the sum of round t, and z has the law ``noise``. One
+    participation of a unit changes a row of x by at most ``sensitivity`` in l2 norm, in any number
+    of coordinates. ``participation`` restricts the rounds of a unit. Under ``replace`` the other
+    unit takes part in the same rounds; under ``add-remove`` all other units take part in the same
+    rounds as before. The values and the rounds of a unit may depend on earlier releases.
 
     >>> from accounting.strategy_matrices import Banded
     >>> from accounting.derive_guarantee import guarantee
@@ -85,7 +86,7 @@ class MatrixMechanism:
 
     @property
     def moved(self) -> SquaredSensitivity:
-        r"""The squared l2 sensitivity of C x if each participation has norm 1."""
+        r"""The squared l2 sensitivity of C x if one participation changes x by at most norm 1."""
         return squared_sensitivity(self.strategy, self.participation)
 
     @property
@@ -105,7 +106,7 @@ class MatrixMechanism:
         ) / sigma_squared
 
     def to_json(self) -> dict[str, Any]:
-        r"""All fields as JSON, with numbers as text."""
+        r"""All arguments as JSON, with numbers as text."""
         return {
             "strategy": self.strategy.to_json(),
             "participation": {"most": self.participation.most, "apart": self.participation.apart},
@@ -121,7 +122,6 @@ class _OneMatrix(OneRelease):
 
     @property
     def description(self) -> None:
-        r"""None, since a matrix mechanism has no :class:`Description`."""
         return None
 
     @property
@@ -136,20 +136,20 @@ class _OneMatrix(OneRelease):
 class MatrixCurve(_OneMatrix):
     r"""The privacy curve of a :class:`MatrixMechanism` with real-valued Gaussian noise.
 
-    Both bounds are exact if the sensitivity is exact; otherwise the lower bound comes from one
-    pattern of participations, and the upper bound from a bound over all patterns.
+    It is exact if the sensitivity is known exactly. Otherwise the lower bound is that of one
+    pattern of participations, and the upper bound uses an upper bound on the sensitivity over all
+    patterns.
     """
 
     theorem: ClassVar[str] = _THEOREM
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        r"""The assumption that floating-point noise follows the normal law."""
         noise = self.mechanism.noise
         return (noise.assumption,) if isinstance(noise, Gaussian) else ()
 
     def losses(self) -> tuple[NormalLoss, NormalLoss]:
-        r"""An attained loss and a dominating loss; equal if the sensitivity is exact."""
+        r"""A loss that some neighbours attain, and a loss that dominates all neighbours."""
         low, high = self.mechanism.variances
         return NormalLoss(variance=low), NormalLoss(variance=high)
 
@@ -169,11 +169,11 @@ class MatrixCurve(_OneMatrix):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixOrders(ByOrder, _OneMatrix):
-    r"""A :class:`MatrixMechanism` with integer noise: zCDP with rho = D^2/(2 sigma^2).
+    r"""The privacy of a :class:`MatrixMechanism` with integer noise, from its Renyi divergences.
 
-    D is the l2 sensitivity of C x. The integer vector by which neighbours differ may depend on
-    earlier releases: no single pair dominates all choices, but Renyi divergences add for every
-    choice.
+    It is zCDP with rho = D^2/(2 sigma^2), where D is the l2 sensitivity of C x. The integer vector
+    by which neighbours differ may depend on earlier releases, and no single pair dominates all
+    choices. The Renyi divergences of the rounds add, however, for every choice.
     """
 
     theorem: ClassVar[str] = (
@@ -185,7 +185,7 @@ class MatrixOrders(ByOrder, _OneMatrix):
         return order * self.mechanism.variances[1] / 2
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""The zCDP parameter rho = D^2/(2 sigma^2), attained at integer orders."""
+        # Attained at integer orders.
         check_width(relative)
         low, high = self.mechanism.variances
         return Bound.of(Enclosure(low / 2, high / 2), "exact", self.theorem)

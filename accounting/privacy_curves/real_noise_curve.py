@@ -68,19 +68,18 @@ class RealCurve(OneRelease):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        r"""The assumption that floating-point noise follows the law."""
         return (self.noise.assumption,)
 
     @property
     def density(self) -> Density:
-        r"""The density of the noise, in units of the sensitivity."""
+        r"""The density of the noise, where the sensitivity is the unit of length."""
         if isinstance(self.noise, Gaussian):
             moves = Sensitivity.of(self.sensitivity)
             return NormalDensity(Fraction(self.noise.sigma) ** 2 / moves.squared)
         return LaplaceDensity(self._spread())
 
     def loss(self) -> NormalLoss | None:
-        r"""The loss of one release if it follows a normal law, otherwise None."""
+        r"""The privacy loss of one release of Gaussian noise; None for Laplace noise."""
         density = self.density
         return (
             NormalLoss(variance=1 / density.variance)
@@ -89,21 +88,22 @@ class RealCurve(OneRelease):
         )
 
     def pair(self, rate: Fraction = Fraction(1)) -> RealPair:
-        r"""The pair of one release; if ``rate`` < 1, under Poisson sampling at this rate."""
+        r"""The pair of output laws of one release, with Poisson sampling if ``rate`` < 1."""
         return RealPair.sampled(self.density, rate)
 
     @property
     def in_floats(self) -> bool:
-        r"""Whether float64 can represent the losses of many rounds: D/sigma from 1e-15 to 1e10.
+        r"""Whether the losses of a composition can be represented in float64.
 
-        One round of one unit has a closed form for every ratio.
+        This is so if the sensitivity is between 1e-15 and 1e10 times the scale of the noise. A
+        single round of one unit has a closed form at every scale.
         """
         loss = self.loss()
         size = loss.variance if loss else self._spread() ** 2
         return _LEAST_SQUARE <= size <= _MOST_SQUARE
 
     def check_size(self) -> None:
-        r"""Raise :class:`InvalidParameter` unless float64 can represent the losses."""
+        r"""Raise :class:`InvalidParameter` unless :attr:`in_floats` holds."""
         if not self.in_floats:
             must = "must be between 1e-10 and 1e15 times the sensitivity"
             name = "sigma" if isinstance(self.noise, Gaussian) else "scale"
@@ -134,7 +134,6 @@ class RealCurve(OneRelease):
         return within(found, Fraction(0), math.inf)
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The pair of one release; for Gaussian noise its loss has a closed form."""
         loss = self.loss()
         if loss:
             return DominatingPairs.exactly(((loss, 1),))
@@ -147,7 +146,6 @@ class RealCurve(OneRelease):
         return narrowed(lambda: self._laplace_renyi(at), bits)
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""The zCDP parameter: D^2/(2 sigma^2) for Gaussian noise, a supremum for Laplace noise."""
         check_width(relative)
         loss = self.loss()
         if loss:

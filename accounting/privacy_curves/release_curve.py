@@ -59,7 +59,7 @@ _WIDTHS: Final = tuple(Fraction(1, 10**digits) for digits in (4, 5, 6, 8))
 
 
 class OneRelease(Guarantee):
-    r"""The privacy loss of one release, as enclosures computed from the law.
+    r"""The privacy guarantee of one release, with bounds computed from the law of its output.
 
     The default relative width is 2^-64. The ``enclose_`` methods return the same numbers as an
     :class:`Enclosure`, to a relative width of 2^-``bits``, for further computations.
@@ -71,7 +71,7 @@ class OneRelease(Guarantee):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        r"""The unproven assumptions; empty for exact samplers."""
+        r"""The unproven assumptions of the bounds; there are none for exact samplers."""
         return ()
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
@@ -101,7 +101,7 @@ class OneRelease(Guarantee):
         return self._both(self.enclose_renyi(order, bits_of(relative)))
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""The zCDP parameter, by default a bound from the largest loss, which bounds every order.
+        r"""The zCDP parameter, by default an upper bound computed from the largest loss.
 
         Raises :class:`NotDerived` if the loss is unbounded.
         """
@@ -122,7 +122,7 @@ class OneRelease(Guarantee):
 
     @property
     def description(self) -> Description | None:
-        r"""The description of the release; None for correlated noise."""
+        r"""The noise, sensitivity and scope of the release; None for correlated noise."""
         curve, scope = cast("PrivacyCurve", self), self.scope
         return Description(
             noise=curve.noise,
@@ -134,12 +134,12 @@ class OneRelease(Guarantee):
 
     @property
     def text(self) -> str:
-        r"""The description in the syntax of the commands."""
+        r"""The release in the syntax of the command line."""
         found = self.description
         return repr(self) if found is None else found.text
 
     def to_json(self) -> Any:
-        r"""The description as JSON, with numbers as text."""
+        r"""The release as JSON, with numbers as text."""
         found = self.description
         return None if found is None else found.to_json()
 
@@ -150,7 +150,7 @@ class OneRelease(Guarantee):
 
     @property
     def default_bits(self) -> int:
-        r"""The relative width of delta and epsilon is 2^-``default_bits`` if none is requested."""
+        r"""The number k such that delta and epsilon have the relative width 2^-k by default."""
         return _BITS
 
     def _bits(self, relative: RationalLike | None) -> int:
@@ -177,37 +177,34 @@ def _exact(value: object) -> str:
 
 
 class ByOrder(OneRelease):
-    r"""A release with D_alpha at most ``most_renyi(alpha)``, whose dominating pairs are unknown.
+    r"""A release for which only upper bounds on its Renyi divergences D_alpha are known.
 
-    The bounds on epsilon and delta come from the best Renyi order; they are only upper bounds.
-    Releases of this kind compose order by order. The errors are those of :class:`OneRelease`.
-    Proofs: docs/proofs/composition.md.
+    Every order alpha gives an upper bound on epsilon and delta; the best order is used. There are
+    no lower bounds. Such releases compose by adding the bounds at each order. The errors are those
+    of :class:`OneRelease`. Proofs: docs/proofs/composition.md.
     """
 
     __slots__ = ()
 
     @property
     def listed(self) -> bool:
-        r"""Whether dominating pairs are known in addition to the divergences."""
+        r"""Whether dominating pairs are known in addition to the Renyi divergences."""
         return False
 
     @abstractmethod
     def most_renyi(self, order: Fraction) -> End:
-        r"""An upper bound on D_alpha, alpha = ``order`` > 1; possibly infinite."""
+        r"""An upper bound on the Renyi divergence of this ``order`` > 1; possibly infinite."""
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The enclosure [0, :meth:`most_renyi`]."""
         del bits
         return Enclosure(Fraction(0), self.most_renyi(order_above_one(order)))
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""An enclosure from 0 to the bound from the best order."""
         del bits
         found = delta_from_renyi(self.most_renyi, at_least_zero("epsilon", epsilon))
         return Enclosure(Fraction(0), found.upper)
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""An enclosure from 0 to the bound from the best order; infinite at delta = 0."""
         del bits
         found = approx_from_renyi(self.most_renyi, probability("delta", delta))
         return Enclosure(Fraction(0), found.upper)
@@ -221,12 +218,12 @@ class ByOrder(OneRelease):
 
 
 def described(source: Guarantee) -> Description | None:
-    r"""The description of a release; None for claims and correlated noise."""
+    r"""The noise, sensitivity and scope of a release; None for claims and correlated noise."""
     return source.description if isinstance(source, OneRelease) else None
 
 
 def bits_of(relative: RationalLike | None) -> int:
-    r"""The least k >= 8 with 2^-k <= ``relative``.
+    r"""The least integer k >= 8 with 2^-k <= ``relative``; 64 if ``relative`` is None.
 
     >>> bits_of(None), bits_of("1e-6")
     (64, 20)
@@ -236,7 +233,7 @@ def bits_of(relative: RationalLike | None) -> int:
 
 
 class PairCurve(OneRelease):
-    r"""The exact curve of a release whose worst pairs of output laws are known.
+    r"""The exact privacy curve of a release with known worst-case pairs of output laws.
 
     Raises :class:`InvalidParameter` if an argument is out of range, and :class:`NotDerived` if no
     theorem gives the number.
@@ -246,10 +243,10 @@ class PairCurve(OneRelease):
 
     @abstractmethod
     def products(self) -> tuple[Coordinates, ...]:
-        r"""Products of pairs; at each epsilon, one of them is the worst case."""
+        r"""Products of one pair for each coordinate; at each epsilon, one is the worst case."""
 
     def worst(self) -> Coordinates:
-        r"""The product with the largest loss and the largest zCDP parameter."""
+        r"""The product of pairs with the largest loss and the largest zCDP parameter."""
         return self.products()[0]
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
@@ -292,7 +289,8 @@ class PairCurve(OneRelease):
     def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The least type II error of any test between neighbours with type I error ``alpha``.
 
-        1 - alpha is perfect privacy, 0 is no privacy (Dong, Roth and Su 2022).
+        It is 1 - alpha if the release reveals nothing, and 0 if it reveals everything (Dong, Roth
+        and Su 2022).
         """
         return replace(self._both(self.enclose_tradeoff(alpha, bits_of(relative))), safe="lower")
 
@@ -331,16 +329,18 @@ class PairCurve(OneRelease):
         )
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""The least rho: the supremum of D_alpha/alpha over all orders alpha > 1.
+        r"""The zCDP parameter rho: the supremum of D_alpha/alpha over all orders alpha > 1.
 
-        For the discrete Gaussian rho is exactly D_2^2/(2 sigma^2) with the l2 sensitivity D_2. For
-        laws other than the discrete Gaussian and Laplace, the coordinates are grouped by their
-        shift: the largest rho of a group is the lower bound, the sum over all groups the upper one.
+        For the discrete Gaussian rho is exactly D_2^2/(2 sigma^2), where D_2 is the l2 sensitivity.
+        For the discrete Laplace, the rhos of the coordinates add. For other laws, the suprema of
+        coordinates with different shifts may be at different orders. So coordinates with equal
+        shifts form a group. The largest rho of a group is a lower bound, and the sum over all
+        groups is an upper bound.
         """
         return self._both(self.enclose_zcdp(bits_of(relative)))
 
     def enclose_zcdp(self, bits: int = _BITS) -> Enclosure:
-        r"""The least rho, to a relative width of 2^-bits."""
+        r"""The zCDP parameter rho, to a relative width of 2^-bits."""
         return _added(self.worst(), lambda pair: pair.zcdp(), _checked(bits))
 
     def _totals(self, ask: Callable[..., Enclosure], bits: int) -> Iterator[Enclosure]:
@@ -390,27 +390,25 @@ class PrivacyCurve(PairCurve):
         return Sensitivity.of(self.sensitivity)
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The dominating pairs of the noise."""
         return of_noise(self.noise, self._moves)
 
     def products(self) -> tuple[Coordinates, ...]:
-        r"""The pairs of the noise under every largest shift, in both directions."""
         return candidates(self.noise, self._moves)
 
     def worst(self) -> Coordinates:
-        r"""The pairs of the noise under the shift with the largest loss and zCDP parameter."""
         return worst(self.noise, self._moves)
 
     @property
     def default_bits(self) -> int:
-        r"""20 if several coordinates change and their losses are discretised, otherwise 64."""
+        # 20 if several coordinates change and their losses are discretised, otherwise 64.
         direct = additive(self.noise) or sum(count for _, count in self.worst()) == 1
         return _BITS if direct else _TABLED_BITS
 
     def meets(self, epsilon: RationalLike, delta: RationalLike) -> bool:
-        r"""Whether the release is (epsilon, delta)-DP, decided by two-sided bounds.
+        r"""Whether the release is (epsilon, delta)-DP.
 
-        Raises :class:`PrecisionExhausted` if delta(epsilon) is too close to ``delta`` to decide.
+        The answer is proven by two-sided bounds. Raises :class:`PrecisionExhausted` if
+        delta(epsilon) is too close to ``delta`` to decide.
 
         >>> from dpcore import Binomial
         >>> bits = Binomial(trials=268, probability="1/2")
@@ -442,7 +440,7 @@ class PrivacyCurve(PairCurve):
         return sum(lost) <= delta
 
     def enclose_zcdp(self, bits: int = _BITS) -> Enclosure:
-        r"""The least rho; :meth:`zcdp` states when its width may exceed 2^-bits."""
+        r"""The zCDP parameter rho. For its width, see :meth:`zcdp`."""
         bits = _checked(bits)
         found = [_added((one,), lambda pair: pair.zcdp(), bits) for one in self.worst()]
         lower, upper = ([getattr(each, end) for each in found] for end in ("lower", "upper"))

@@ -1,4 +1,5 @@
 r"""A proof checker for certificates that uses only integer arithmetic and the standard library.
 
-Start with ``delta_bounds``; ``accounting.certificates.check_claim_with_kernel`` decides claims.
+``delta_bounds`` is the best module to read first. The claims of a certificate are checked by
+``accounting.certificates.check_claim_with_kernel``.
 """

@@ -1,8 +1,11 @@
-r"""A round as a table of cells: lower bounds on P and Q, and an enclosure of the loss log P/Q.
+r"""A round divided into cells, with bounds in integers on their masses and losses.
 
-Masses need only lower bounds: since they sum to 1, each of them exceeds its lower bound by at most
-the total missing mass. From a table, :func:`listing` computes a law of the loss on a grid that
-bounds the loss of the round from above or from below. Proofs: docs/proofs/kernel.md.
+P and Q are the output laws of the round on two neighbouring datasets. A cell is a set of outcomes.
+For each cell there are lower bounds on its P-mass and its Q-mass, and lower and upper bounds on the
+loss log P/Q. Upper bounds on the masses are not needed: all masses sum to 1, so each of them
+exceeds its lower bound by at most the total missing mass. :func:`listing` computes from the cells a
+discretised loss on a grid that bounds the loss of the round from above or from below. Proofs:
+docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -26,10 +29,11 @@ r"""Lower bounds on the P-mass and Q-mass, and two bounds on the loss; None if t
 
 @dataclass(frozen=True)
 class Pair:
-    r"""A table of cells; ``infinite`` bounds from below the P-mass of outcomes impossible under Q.
+    r"""The pair (P, Q) of a round as a list of cells, with masses in fixed-point integers.
 
-    The masses of a cell exceed their lower bounds by at most ``p_missing`` and ``q_missing``. A
-    loss within ``slack`` of a grid point counts as this grid point.
+    ``infinite`` is a lower bound on the P-mass of outcomes impossible under Q. The masses of a cell
+    exceed their lower bounds by at most ``p_missing`` and ``q_missing``. A loss within ``slack`` of
+    a grid point counts as this grid point.
     """
 
     fixed: Fixed
@@ -43,7 +47,7 @@ class Pair:
 def of_cells(
     fixed: Fixed, cells: Sequence[Cell], infinite: int = 0, *, least: int = 1, slack: int = 72
 ) -> Pair:
-    r"""The table of ``cells``, without those whose P-mass is below ``least``."""
+    r"""The pair with these ``cells``, except those whose P-mass is below ``least``."""
     p_missing = fixed.one - infinite - sum(cell[0] for cell in cells)
     q_missing = fixed.one - sum(cell[1] for cell in cells)
     kept = [cell for cell in cells if cell[0] >= least]
@@ -51,7 +55,10 @@ def of_cells(
 
 
 def of_masses(fixed: Fixed, masses: Sequence[tuple[int, int, bool]], least: int) -> Pair:
-    r"""A table of single outcomes: lower bounds on P and Q of each, and whether Q is exactly 0."""
+    r"""The pair with one cell for each outcome of P-mass at least ``least``.
+
+    ``masses`` lists lower bounds on the P- and Q-mass of each outcome, and whether Q is exactly 0.
+    """
     p_missing, q_missing = (fixed.one - sum(each[i] for each in masses) for i in (0, 1))
     cells, infinite = list[Cell](), 0
     for p, q, never in masses:
@@ -67,7 +74,7 @@ def of_masses(fixed: Fixed, masses: Sequence[tuple[int, int, bool]], least: int)
 
 
 def combined(one: Pair, other: Pair) -> Pair:
-    r"""The table of two independent rounds: all products of their cells."""
+    r"""The pair of two independent rounds, whose cells are all products of a cell of each round."""
     bits, cells = one.fixed.bits, list[Cell]()
     for p, q, low, high in one.cells:
         for a, b, least, most in other.cells:
@@ -82,12 +89,12 @@ def combined(one: Pair, other: Pair) -> Pair:
 
 
 def listing(pair: Pair, step: Fraction, start: Fraction, digits: int, *, above: bool) -> Listing:
-    r"""Discretise the loss of one round on the grid start + j step.
+    r"""The loss of one round discretised on the grid of the points ``start`` + j ``step``.
 
-    ``above=True`` gives a loss that dominates the loss of the round, ``above=False`` a loss that it
-    dominates.
+    If ``above``, the discretised loss dominates the loss of the round; otherwise the loss of the
+    round dominates the discretised loss.
 
-    Raises OverflowError, before the listing is built, if it needs more than 2^22 grid points.
+    Raises OverflowError if more than 2^22 grid points are needed.
     """
     fixed, unit, found = pair.fixed, 10**digits, defaultdict[int, int](int)
     for place, mass in (_above if above else _below)(pair, step, start):

@@ -1,10 +1,10 @@
-r"""Compose discretised losses; each convolution is one product of decimal integers.
+r"""Composition of discretised losses, where each convolution is one product of decimal integers.
 
-A listing is a law on a grid: the loss start + j step has the P-mass ``weights[j - first]``, in
-units of 10^-digits. A listing from above dominates the loss of the rounds, and its missing mass is
-at infinity; a listing from below is dominated by it, and its missing mass is at minus infinity. All
-operations round in the direction of the listing, so these relations are preserved. Proofs:
-docs/proofs/kernel.md.
+A :class:`Listing` is a discrete distribution of the loss: the loss start + j step has the P-mass
+``weights[j - first]``, in units of 10^-digits. A pessimistic listing (``above``) dominates the loss
+of the rounds, and its missing mass is at infinity. An optimistic listing is dominated by the loss,
+and its missing mass is at minus infinity. All operations round so that these relations are
+preserved. Proofs: docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _EXACT = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=deci
 
 @dataclass(frozen=True)
 class Plan:
-    r"""The resolution of a computation: it affects the width of the bounds, not their validity.
+    r"""The resolution of a computation, which affects only the width of the bounds.
 
     Losses are rounded to a grid of ``step``, and masses are counted in units of 10^-``digits``. A
-    listing with more than ``slots`` weights is moved to a grid of twice the step. From each end of
-    a product, up to ``cut`` units of mass per round may be trimmed.
+    listing with more than ``slots`` weights is moved to a grid of twice the step. At each end of a
+    listing, up to ``cut`` units of mass per round may be trimmed.
     """
 
     step: Fraction
@@ -45,7 +45,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Listing:
-    r"""Masses of the losses start + j step, j = first, first + 1, ..., in units of 10^-digits."""
+    r"""A loss distribution: start + j step has the mass ``weights[j - first]`` 10^-digits."""
 
     above: bool
     step: Fraction
@@ -56,9 +56,9 @@ class Listing:
     rounds: int = 1
 
     def fitted(self, plan: Plan) -> Listing:
-        r"""The listing with at most ``slots`` weights, on a coarser grid if necessary.
+        r"""This listing, trimmed at both ends, on a grid so coarse that ``slots`` weights suffice.
 
-        At each end at most ``cut`` units of mass per round are trimmed.
+        At each end, at most ``cut`` units of mass per round are trimmed.
         """
         found = self._trimmed(plan.cut * self.rounds)
         while len(found.weights) > plan.slots:
@@ -79,7 +79,7 @@ class Listing:
         return replace(self, first=self.first + low, weights=kept)
 
     def doubled(self) -> Listing:
-        r"""The listing on a grid of twice the step, rounded in the direction of the listing."""
+        r"""The listing on a grid of twice the step, a bound in the same direction."""
         fixed, odd = Fixed(128), self.first % 2
         rise = fixed.exp(fixed.of(self.step)[1])[1]
         weights = [0] * odd + self.weights
@@ -106,12 +106,12 @@ class Listing:
         return replace(self, step=2 * self.step, first=first, weights=found)
 
     def total(self) -> int:
-        r"""The total listed mass."""
+        r"""The sum of all masses, including that of infinite losses."""
         return sum(self.weights) + self.infinite
 
 
 def product(one: Listing, other: Listing, plan: Plan) -> Listing:
-    r"""Bound the sum of two independent losses by a listing."""
+    r"""A bound on the sum of two independent losses, in the direction of both arguments."""
     while one.step < other.step:
         one = one.doubled()
     while other.step < one.step:
@@ -138,7 +138,7 @@ def product(one: Listing, other: Listing, plan: Plan) -> Listing:
 def power(
     one: Listing, rounds: int, plan: Plan, tick: Callable[[], None] = lambda: None
 ) -> Listing:
-    r"""Bound the sum of ``rounds`` independent losses by a listing."""
+    r"""A bound on the sum of ``rounds`` independent losses, in the direction of ``one``."""
     found = one = one.fitted(plan)
     for bit in bin(rounds)[3:]:
         tick()
@@ -149,10 +149,10 @@ def power(
 
 
 def convolved(one: list[int], other: list[int], slot: int, drop: int = 0) -> list[int]:
-    r"""The convolution of two lists of integers >= 0, each sum without its last ``drop`` digits.
+    r"""The convolution of two lists of nonnegative integers, without the last ``drop`` digits.
 
-    All sums must be below 10^slot: they are read from the digits of a single product of two long
-    decimal integers.
+    The sums are read from the digits of a single product of two long decimal integers, so each of
+    them must be below 10^``slot``.
     """
     if _NUMBER is not None:
         return convolved_in_binary(one, other, slot, drop, _NUMBER)
@@ -171,7 +171,7 @@ def convolved(one: list[int], other: list[int], slot: int, drop: int = 0) -> lis
 def convolved_in_binary(
     one: list[int], other: list[int], slot: int, drop: int, number: Callable[[int], Any]
 ) -> list[int]:
-    r"""The list of :func:`convolved`, from one product of two integers of the type ``number``."""
+    r"""The result of :func:`convolved`, with integers of the type ``number``."""
     width = slot * 3322 // 8000 + 1  # bytes: 256^width > 10^slot, since log2(10) < 3.322
 
     def packed(values: list[int]) -> Any:

@@ -1,7 +1,7 @@
 r"""Proven upper and lower bounds on delta(epsilon) for compositions.
 
-A *scenario* is a list of rounds with their counts. The bounds are for the worst scenario. Proofs:
-docs/proofs/kernel.md.
+A *scenario* is one possible composition: a list of rounds with their counts. The bounds are for the
+worst of several scenarios. Proofs: docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _MOST_WORK = 1 << 20
 class Curve:
     r"""Bounds on the delta of the worst of several scenarios.
 
-    The upper bound is computed from the list ``above``, the lower bound from ``below``; the two
-    lists differ only in the direction in which irrational shifts are rounded.
+    The upper bound is computed from the scenarios ``above``, and the lower bound from the scenarios
+    ``below``. They differ only in the direction in which irrational shifts are rounded.
 
     >>> laplace = Round("discrete-laplace", (Fraction(10),), Fraction(1))
     >>> ONE = [[(laplace, 1)]]
@@ -110,7 +110,7 @@ class Curve:
 
 
 def gridless(scenario: Scenario, digits: int = 40) -> bool:
-    r"""Whether delta is computed without a grid: one round, or integer noise with few outcomes."""
+    r"""Whether delta is computed without a grid of losses, as for a single round."""
     if sum(count for _, count in scenario) == 1:
         return True
     if any(each.law in REAL for each, _ in scenario):
@@ -131,7 +131,7 @@ def _grids(rounds: Sequence[Round], plan: Plan) -> list[tuple[Fraction, Fraction
 
 
 def lattice(each: Round) -> tuple[Fraction, Fraction] | None:
-    r"""The step and start of a grid that contains all losses of the round, if one exists."""
+    r"""The step and the start of a grid that contains all losses of the round; None if unknown."""
     if len(each.here) > 2 or each.here[1] != 1:
         return None
     match each.law:

@@ -1,4 +1,4 @@
-r"""Compute the exact value of a claim if it is known to be rational.
+r"""The exact value of a claim, if it is known to be rational.
 
 Only for such claims may the lower and the upper bound be equal. Proofs: docs/proofs/kernel.md.
 """
@@ -19,19 +19,22 @@ _MOST_BITS: Final = 1 << 16
 
 @lru_cache(maxsize=128)
 def exact_value(parts: tuple[Part, ...], quantity: str, at: Fraction) -> Fraction:
-    r"""The value of ``quantity`` at the delta, epsilon or order ``at``, if it is rational.
+    r"""The exact value of a ``quantity`` of a composition, if it is rational.
 
-    Let s be the scale and v the variance of the noise, D_1 and D_2 the l1 and l2 sensitivity, and d
-    the change of one coordinate. The following values are known to be rational:
+    ``quantity`` is "pure", "epsilon", "delta", "zcdp" or "renyi", and ``at`` is its delta, epsilon
+    or order. Let s be the scale and v the variance of the noise, D_1 and D_2 the l1 and l2
+    sensitivity, and d the change of one coordinate. The following values are known to be rational:
 
     - the largest loss ("pure", or "epsilon" at delta 0): D_1/s for (discrete) Laplace noise and for
-      Polya differences of shape >= 1, and a multiple of its epsilon for staircase noise;
-    - delta at an epsilon not below the largest loss: 1 - prod (1 - delta)^rounds over all stated
-      claims; for one round of binomial noise also at epsilon = 0, and 1 if the two datasets share
-      no output;
-    - rho: D_2^2/(2v) for Gaussian noise, epsilon^2/2 for pure claims;
-    - the Renyi divergence of order alpha: alpha d^2/(2v) for a discrete Gaussian if (alpha - 1) d
-      is an integer, alpha d^2/(2nv) for a sum of n of them if n divides d and (alpha - 1) d.
+      Polya differences of shape >= 1, a multiple of the epsilon of staircase noise, and the epsilon
+      of stated claims;
+    - delta at an epsilon that is at least the largest loss: 1 - prod (1 - delta)^rounds over all
+      stated claims;
+    - delta of one round of binomial noise: at epsilon = 0, and 1 if the two datasets share no
+      output;
+    - rho ("zcdp"): D_2^2/(2v) for Gaussian noise, and epsilon^2/2 or rho for stated claims;
+    - the Renyi divergence of order alpha: alpha rho for real Gaussian noise, and alpha d^2/(2nv)
+      for a sum of n >= 1 discrete Gaussians if n divides d and (alpha - 1) d.
 
     Raises :class:`Refused` if the value is not known to be rational.
     """

@@ -1,9 +1,10 @@
-r"""The cell tables of every law and sampling scheme: integer lower bounds on masses.
+r"""Tables of the masses of every noise law, and the cells of every sampling scheme, in integers.
 
-Integer noise is described by the ratios of adjacent masses, and each outcome is a cell. For
-real-valued noise the cells lie between edges, which are placed in floating point where the loss
-crosses a grid; the loss at each edge is then enclosed in integers, so a badly placed edge only
-widens a cell. Proofs: docs/proofs/kernel.md.
+All masses are lower bounds. For integer noise, each outcome is a cell, and its mass follows from
+the ratios of adjacent masses of the law. For real-valued noise, the cells are intervals. Their
+edges are placed in floating point, near the points where the loss crosses a grid. The loss at each
+edge is then enclosed in integers, so a badly placed edge only widens a cell. Proofs:
+docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Round:
-    r"""A law and its shifts: P and Q are mixtures of the law moved by multiples of the shift.
+    r"""A round whose output laws P and Q are mixtures of shifted copies of one noise law.
 
-    ``shift`` is an integer for integer noise; for real-valued noise it is in units of the scale. P
-    is the law moved by j shifts with probability ``here[j]``, Q by -j shifts with probability
-    ``there[j]``; ``swapped`` exchanges P and Q.
+    Under P the noise is shifted by j times ``shift`` with probability ``here[j]``, and under Q by
+    -j times ``shift`` with probability ``there[j]``. ``swapped`` exchanges P and Q. ``shift`` is an
+    integer for integer noise; for real-valued noise it is in units of the scale.
     """
 
     law: str
@@ -78,7 +79,7 @@ _SIZES: Final[Mapping[str, Callable[..., float]]] = {
 
 
 def size(each: Round, digits: int) -> int:
-    r"""Estimate the number of values in the table of a round, without computing the table."""
+    r"""An estimate of the number of masses in the table of a round, without computing the table."""
     found = 4.0 * _FINE
     if each.law == "discrete-laplace":
         found = float(abs(each.shift))
@@ -90,9 +91,10 @@ def size(each: Round, digits: int) -> int:
 
 
 def pair_of(each: Round, fixed: Fixed, grid: Grid, least: int) -> Pair:
-    r"""The dominating pair of a round as a table; ``grid`` sets the edges for real-valued noise.
+    r"""The pair of a round as cells, without those whose P-mass is below ``least``.
 
-    Cells with a P-mass below ``least`` are omitted.
+    For real-valued noise, ``grid`` decides where cells begin and end: where the loss crosses the
+    grid.
     """
     if each.law == "stated":
         # Randomised response: the loss is +-epsilon, and P and Q are disjoint with probability
@@ -117,9 +119,10 @@ def _share(chance: Fraction, mass: int) -> int:
 
 @dataclass(frozen=True)
 class Table:
-    r"""Lower bounds on the masses of ``first``, ``first`` + 1, and so on.
+    r"""Lower bounds on the masses of the integers ``first``, ``first`` + 1, and so on.
 
-    ``ends`` states whether the support ends at the first and at the last of these values.
+    The two flags ``ends`` state whether the support of the law ends at the first of these integers,
+    and whether it ends at the last.
     """
 
     first: int
@@ -134,7 +137,7 @@ class Table:
         return None if self.ends[i > 0] else 0
 
     def added(self, other: Table, fixed: Fixed, sign: int = 1) -> Table:
-        r"""The law of the sum of two independent values, or of their difference."""
+        r"""The table of a sum of independent variables, or of a difference if ``sign`` is -1."""
         last = other.first + len(other.masses) - 1
         start = other.first if sign > 0 else -last
         masses = convolved(self.masses, other.masses[::sign], 2 * len(str(fixed.one)) + 2)
@@ -142,7 +145,7 @@ class Table:
 
 
 def masses_of(each: Round, fixed: Fixed) -> list[tuple[int, int, bool]]:
-    r"""For each outcome of integer noise: lower bounds on P and Q, and whether Q is exactly 0."""
+    r"""Lower bounds on the P- and Q-mass of each outcome, and whether its Q-mass is exactly 0."""
     shift, rate = int(each.shift), each.here[1]
     if each.law == "discrete-laplace":
         # The loss is -shift/scale for x <= 0 and shift/scale for x >= shift: two unbounded cells.
@@ -164,7 +167,6 @@ def masses_of(each: Round, fixed: Fixed) -> list[tuple[int, int, bool]]:
 
 
 def _table(law: str, parameters: tuple[Fraction, ...], fixed: Fixed) -> Table:  # noqa: C901  # a case for each law
-    r"""The table of a law, from ratios p(k + 1)/p(k) or from the tables of the summands."""
     match law, parameters:
         case "discrete-gaussian", (variance,):
             return _from_ratios(
@@ -216,8 +218,7 @@ def _table(law: str, parameters: tuple[Fraction, ...], fixed: Fixed) -> Table:  
 def _from_ratios(
     ratio: Ratio, mode: int | None, fixed: Fixed, last: int | None = None, tail: Tail | None = None
 ) -> Table:
-    r"""The table of a law on 0, ..., ``last`` with this mode; ``mode=None``: symmetric around 0."""
-
+    # A law on 0, ..., `last` with this mode; without a mode it is symmetric around 0.
     def inverse(k: int) -> tuple[int, int, int]:
         low, high, whole = ratio(peak - 1 - k)
         return whole * low, whole * high, low * high
@@ -233,12 +234,10 @@ def _from_ratios(
 def _side(
     ratio: Ratio, count: int | None, fixed: Fixed, tail: Tail | None = None
 ) -> tuple[list[int], int]:
-    r"""Return lower bounds on the masses from the mode outwards, and an upper bound on their sum.
-
-    Both are relative to the mass of the mode. The sum excludes the mode, and includes the values
-    beyond the last listed one: there the masses decrease at least by the factor ``tail``, by
-    default the last ratio.
-    """
+    # Lower bounds on the masses from the mode outwards, and an upper bound on their sum, both
+    # relative to the mass of the mode. The sum excludes the mode, and includes the values beyond
+    # the last listed one: there the masses decrease at least by the factor `tail`, by default the
+    # last ratio.
     masses, high, total = [fixed.one], fixed.one, 0
     while masses[-1] and len(masses) - 1 != count:
         low, most, whole = ratio(len(masses) - 1)
@@ -283,8 +282,7 @@ def _minus(loss: int | None) -> int | None:
 
 
 class _Real:
-    r"""Mixtures of shifted Gaussian or Laplace noise of scale 1; the loss increases in x."""
-
+    # Mixtures of shifted Gaussian or Laplace noise of scale 1; the loss increases in x.
     def __init__(self, each: Round, fixed: Fixed) -> None:
         self.shift, self.fixed, self.normal = each.shift, fixed, each.law == "gaussian"
         self.error = 2 * (10 + len(each.here) + len(each.there))
@@ -297,7 +295,6 @@ class _Real:
         self.floats = [[(float(move), float(c)) for move, c in side] for side in self.sides]
 
     def loss(self, x: int) -> tuple[int, int]:
-        r"""Bounds on log dP/dQ at x."""
         here, there = (self._log_mixed(side, x) for side in self.sides)
         return here[0] - there[1], here[1] - there[0]
 
@@ -320,7 +317,7 @@ class _Real:
         return top // (2 * move.denominator**2)
 
     def masses(self, x: int) -> tuple[int, ...]:
-        r"""The masses of P and Q below x, each off by at most half of ``error``."""
+        # The masses of P and Q below x, each off by at most half of `error`.
         at, of = self._distribution, self.fixed.of
         return tuple(sum(_share(c, at(x - of(move)[0])) for move, c in side) for side in self.sides)
 
@@ -333,12 +330,9 @@ class _Real:
     # Edges are placed in floats, in units of 2^-50.
 
     def edges(self, grid: Grid, least: int) -> list[int]:
-        r"""The edges of the cells: points where the loss crosses the grid.
-
-        There is an edge at every grid point while the loss is small; further out, the distances are
-        proportional to the loss. If ``grid`` is a single epsilon, two edges enclose the point with
-        this loss.
-        """
+        # The points where the loss crosses the grid: all grid points while the loss is small;
+        # further out, the distances are proportional to the loss. For a single epsilon, two edges
+        # enclose the point with this loss.
         ends = [0, int(self.shift * _PLACE)]
         if self.normal:
             far = int(math.sqrt(2 * (math.log(self.fixed.one) - math.log(least))) * _PLACE)

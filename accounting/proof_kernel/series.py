@@ -28,7 +28,7 @@ class Fixed:
         self.bits, self.one, self.tick = bits, 1 << bits, tick
 
     def of(self, value: Fraction) -> tuple[int, int]:
-        r"""Bounds (below, above) on the rational ``value``."""
+        r"""Integers (below, above) around the rational ``value``, in units of 2^-bits."""
         below = (value.numerator << self.bits) // value.denominator
         return below, below + (value * self.one != below)
 

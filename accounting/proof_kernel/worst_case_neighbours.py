@@ -1,9 +1,9 @@
-r"""The rounds of the worst-case neighbours of each part of a certificate.
+r"""The rounds on the worst-case neighbouring datasets, for each component of a certificate.
 
-In each coordinate and direction the largest shift is the worst at every epsilon. It remains to
+In each coordinate and direction, the largest shift is the worst at every epsilon. It remains to
 choose the worst of the shifts that a norm permits and, for an asymmetric law, the direction in each
-coordinate. The worst choice may differ between rounds and depend on earlier releases, so several
-rounds are supported only if a single choice remains. Proofs: docs/proofs/kernel.md.
+coordinate. The worst choice may differ between rounds and depend on earlier releases. So several
+rounds are supported only if all choices but one are excluded. Proofs: docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ _COVERED: Final[Mapping[str | None, Mapping[str, tuple[str, ...]]]] = {
 
 
 def norms_of(law: str, scheme: str | None, amount: int) -> tuple[str, ...]:
-    r"""The sensitivity norms that a theorem covers for a law and a scheme; empty if there are none.
+    r"""The sensitivity norms for which a theorem covers this law and ``scheme``; possibly none.
 
-    ``scheme`` is None, a kind of sampling, or "correlated". An l1 or l2 sensitivity of 1 allows an
-    integer query to change one coordinate by 1, as ``absolute`` does; a real query can change
-    several.
+    ``scheme`` is a sampling scheme, "correlated", or None. ``amount`` is the sensitivity. An
+    integer query of l1 or l2 sensitivity 1 changes one coordinate by 1, as under ``absolute``; a
+    real-valued query may change several coordinates.
 
     >>> norms_of("laplace", None, 1), norms_of("skellam", None, 2), norms_of("skellam", None, 1)
     (('absolute', 'l1'), ('absolute', 'box'), ('absolute', 'l1', 'l2-squared', 'box'))
@@ -83,10 +83,10 @@ def norms_of(law: str, scheme: str | None, amount: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    r"""One kind of round: a noise law with a sensitivity, or a stated claim.
+    r"""A component of a certificate: equal rounds with the same noise, or equal stated claims.
 
-    For a stated claim, ``law`` is the kind of the claim: "pure", "approx" or "zcdp". Without
-    sampling, ``sampling`` is None and ``rate`` is 1. ``members`` units are all added or all
+    For a stated claim, ``law`` is "pure", "approx" or "zcdp". Without sampling, ``sampling`` is
+    None and ``rate`` is 1. The privacy unit is a group of ``members``, which are all added or all
     removed. A run of ``correlated`` noise counts as one round.
     """
 
@@ -102,7 +102,7 @@ class Part:
 
     @property
     def symmetric(self) -> bool:
-        r"""Whether X and -X have the same law, up to a shift for a fair binomial."""
+        r"""Whether the noise X and -X have the same law (for a fair binomial, up to a shift)."""
         fair = self.law == "binomial" and self.parameters[1] == Fraction(1, 2)
         return self.law not in _SKEW or fair
 
@@ -110,13 +110,13 @@ class Part:
 def scenarios(
     parts: tuple[Part, ...], *, above: bool, tick: Callable[[], None] = lambda: None
 ) -> list[Scenario]:
-    r"""The possible rounds of the worst-case neighbours; a claim must hold for all of them.
+    r"""All compositions that may be the worst case; a claim must hold for all of them.
 
-    ``above=True`` rounds an irrational shift towards a larger loss, otherwise a smaller one.
-    ``tick`` is called between the computations that may take seconds.
+    An irrational shift is rounded to a larger loss if ``above``, otherwise to a smaller one.
+    ``tick`` is called between computations that may take seconds.
 
-    Raises :class:`Refused` if the worst shift or direction may differ between rounds: further lists
-    are then possible.
+    Raises :class:`Refused` if the worst shift or direction may differ between rounds, because then
+    there are further compositions.
     """
     # Added units are in the same dataset in all rounds, so all rounds share the direction.
     ways = (False, True) if any(part.sampling in _ONE_SIDED for part in parts) else (False,)
@@ -242,11 +242,12 @@ def _partitions(amount: int, largest: int, power: int) -> Iterator[dict[int, int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correlated:
-    r"""A strategy matrix C over ``rounds`` rounds, and the rounds in which a unit may participate.
+    r"""A strategy matrix C over ``rounds`` rounds, and the restriction on a unit's participations.
 
-    A unit takes part in at most ``most`` rounds, any two at least ``apart`` apart. For "toeplitz",
-    C_ij = c_(i-j) with ``coefficients`` c_0, c_1, ...; for "banded", c_k = binom(2k, k)/4^k for k <
-    ``bands``.
+    A unit participates in at most ``most`` rounds, and any two of them are at least ``apart``
+    rounds apart. C is a binary tree if ``strategy`` is "tree". Otherwise it is a Toeplitz matrix
+    with entries c_(i-j): c_0, c_1, ... are the ``coefficients`` for "toeplitz", and c_k = binom(2k,
+    k)/4^k for k < ``bands`` for "banded".
 
     >>> tree = Correlated(strategy="tree", rounds=8, most=2, apart=3)
     >>> tree.squared
@@ -262,9 +263,10 @@ class Correlated:
 
     @property
     def squared(self) -> tuple[Fraction, Fraction]:
-        r"""Bounds on the squared l2 sensitivity, max ||C u||^2 over the participations u of a unit.
+        r"""Lower and upper bounds on the squared l2 sensitivity of C.
 
-        Raises :class:`Refused` if there are too many patterns of participation.
+        It is the maximum of ||C u||^2 over the 0/1 vectors u of rounds in which a unit may
+        participate. Raises :class:`Refused` if there are too many such vectors.
         """
         bits = 0 if self.strategy == "tree" else _BITS
         coefficients, low, high = self._scaled(), 0, 0
