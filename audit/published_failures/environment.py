@@ -72,7 +72,7 @@ class Environment:
     alone: bool = False
 
     def folder(self, cache: Path) -> Path:
-        r"""The folder of the environment in ``cache``, named after its first package and a digest."""
+        r"""The folder of the environment in ``cache``, named after a package and a digest."""
         version = "{}.{}".format(*sys.version_info[:2])
         text = "\n".join((version, f"{self.newest_python} {self.alone}", *self.requires))
         first = self.requires[0].replace("==", "-").replace("[", "-").replace("]", "")

@@ -92,8 +92,8 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
     do not depend on the data. Declarations made with :func:`audit.declare` are also checked.
 
     Both datasets are run on ``tapes`` unchanged tapes, and on at most ``changes`` tapes with draws
-    set to extremes. After ``deadline`` seconds no further tape is started. ``timeout`` limits one
-    call, in seconds. ``allow_constant`` accepts a target without draws.
+    set to extremes. After ``deadline`` seconds no further changed tape is started. ``timeout``
+    limits one call, in seconds. ``allow_constant`` accepts a target without draws.
     """
     subject = target_of(target)
     AuditSpec(  # raises if invalid
@@ -419,7 +419,7 @@ class Runner:
         self._fresh = tuple(copies(f"dataset {'AB'[i]}", self.pair[i]) for i in (0, 1))
 
     def on(self, world: int, number: int, changes: Changes | None = None) -> Execution:
-        r"""Run dataset A (``world`` 0) or B (1) on tape ``number``, with ``changes`` to its reals."""
+        r"""Run dataset A (``world`` 0) or B (1) on tape ``number``, after ``changes`` to it."""
         return self.run(world, Tape(self.first + number, changes))
 
     def both(self, number: int, changes: Changes | None = None) -> PairedRuns:
