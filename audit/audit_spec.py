@@ -1,5 +1,4 @@
-r"""The specification of an audit: the target, the claim, the datasets, the methods and the time
-limits.
+r"""The specification of an audit: target, claim, datasets, methods and time limits.
 
 Keyword arguments, the options of ``dpcore audit``, pytest marks, entries of the corpus of published
 failures, and files (``dpcore audit --spec audit.toml``) are all converted to an :class:`AuditSpec`,
@@ -53,9 +52,8 @@ _LEAST_ALPHA: Final = Fraction(1, 10**300)
 class Option:
     r"""The command-line option of a field: its names, metavar, help text and help panel.
 
-    ``read`` is the parser of the value. ``kind`` is the type that the command line declares; it is
-    not used for a switch (a field with default False) or a repeatable option (a field with default
-    ()).
+    ``read`` parses the value. ``kind`` is the type that the command line declares; it is not used
+    for a switch (a field with default False) or a repeatable option (a field with default ()).
     """
 
     metavar: str

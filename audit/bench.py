@@ -4,12 +4,12 @@ Sample layer: an entry has up to three tries, of N, 2N and 4N runs with fresh se
 alpha/3. With N = ``Entry.runs``, 95 of 100 audits at level 0.05 refute the claim of the entry. If
 the entry claims a privacy curve, N is at most 10,000. An entry is caught if one try refutes its
 claim, so a true claim is refuted with probability at most alpha. ``epsilon_lower`` is the bound of
-the last try; the bounds of all tries of an entry hold together with confidence 1 - alpha. Each of n
-twins is audited once, with N runs at level alpha. If all their claims hold, the probability that j
-or more twins are refuted is at most P(Bin(n, alpha) >= j).
+the last try; the bounds of all tries of an entry hold together with confidence 1 - alpha. Each of
+the n sampled twins is audited once, with N runs at level alpha. If all their claims hold, the
+probability that j or more twins are refuted is at most P(Bin(n, alpha) >= j).
 
-Time layer: the sampled quantity is the duration of each call on this machine. Otherwise the
-procedure is that of the sample layer.
+Time layer: the procedure is that of the sample layer, but for the duration of each call on this
+machine instead of the outputs.
 
 Exact layer: the laws of the outputs are known (``Subject.laws``); an entry is caught if its claim
 is refuted and the claim of its twin is proven. The exact layer is deterministic.
@@ -17,7 +17,7 @@ is refuted and the claim of its twin is proven. The exact layer is deterministic
 Replay layer: an entry is caught if a replay finds an error in the entry and nothing in its twin.
 The only randomness of a replay is in its tapes (recorded random draws).
 
-A bench passes if all of these conditions hold, where j of the n sampled twins are refuted:
+A bench passes if all of these conditions hold, where j is the number of refuted sampled twins:
 
 - every entry is caught;
 - no audit of a twin fails;
@@ -99,7 +99,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchRow:
-    r"""The results of an entry and of its twin."""
+    r"""The results of a broken mechanism and of its correct twin."""
 
     entry: Entry = fact(
         '"layer" is the layer that must catch it, "true_epsilon" is [lower, upper]',
@@ -119,9 +119,7 @@ class BenchRow:
 
     @property
     def sampled(self) -> bool:
-        r"""Whether the entry must be caught by sampling; some bugs can only be caught by another
-        layer.
-        """
+        r"""Whether the entry must be caught by sampling, as opposed to another layer."""
         return self.entry.layer in {Layer.SAMPLE, Layer.TIME}
 
     def cases(self) -> Iterator[Case]:

@@ -392,9 +392,7 @@ r"""The reason why drawing ended, in a report after Ctrl-C."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerRun:
-    r"""A completed layer of an audit: its method, and what its result proves under which
-    assumptions.
-    """
+    r"""A completed layer of an audit: its method, and the meaning and assumptions of its result."""
 
     layer: Literal["exact", "fit", "replay", "sample"]
     method: str
@@ -420,9 +418,7 @@ def confidence(alpha: RationalLike) -> str:
 
 
 def log_bar(alpha: RationalLike) -> float:
-    r"""An upper bound on ln(1/alpha), rounded up; ``alpha`` may be smaller than every positive
-    float.
-    """
+    r"""An upper bound on ln(1/alpha); ``alpha`` may be smaller than every positive float."""
     level = rational_in("alpha", alpha, "(0, 1)")
     size = math.log(level.denominator)
     return size * (1.0 + 2.0**-50) - math.log(level.numerator)

@@ -80,9 +80,7 @@ def _plain(text: str) -> str:
 
 
 def header(path: Path, target: Target, plan: Plan, search: SearchResult | None) -> bytes:
-    r"""Return the first record of a state file, which contains everything that determines the
-    audit.
-    """
+    r"""Return the first record of a state file: everything that determines the audit."""
     found = versions()
     try:
         pairs = encode(list(plan.pairs))

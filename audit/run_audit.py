@@ -294,7 +294,7 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     - ``resume``: a file that stores the runs.
 
     The target runs in the current process. The same ``seed`` repeats the audit. In a notebook, a
-    progress bar is shown, and the report is shown as a card.
+    progress bar is shown, and the report is displayed as HTML.
 
     >>> def noisy_count(names, n, rng):
     ...     return len(names) + rng.geometric(0.5, n) - rng.geometric(0.5, n)
@@ -332,7 +332,7 @@ def run_layers(
     layers: tuple[str, ...],
     sampled_with: Callable[[Plan], AuditReport],
 ) -> AuditReport:
-    r"""Run those of the exact, fit and sample layers that are in ``layers``, and merge the results.
+    r"""Run those of the exact, fit and sample layers that ``layers`` names, and merge the results.
 
     ``sampled_with`` runs the sample layer for a plan.
     """

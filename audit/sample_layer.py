@@ -254,7 +254,7 @@ def run_baselines(
 ) -> AuditReport:
     r"""Add the bounds of other methods to a report and, if ``figures``, the data of its figures.
 
-    All are computed for the pair, the feature and the point of the claim that the report shows.
+    All are computed for the same pair, feature and claimed point as ``epsilon_lower``.
     """
     from audit.outputs.reading import read
     from audit.report.figure_data import histogram, tradeoff_band

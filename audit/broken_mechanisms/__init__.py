@@ -128,9 +128,7 @@ class Entry(Subject):
 
 
 def seeded(rng: np.random.Generator) -> SeededRng:
-    r"""A reproducible dpcore generator whose seed is drawn from ``rng``; for simulations, not
-    privacy.
-    """
+    r"""A reproducible dpcore generator, seeded from ``rng``; for simulations only, not private."""
     return SeededRng(int(rng.integers(_SEEDS)))
 
 

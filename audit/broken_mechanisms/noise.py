@@ -55,9 +55,7 @@ def histogram(
 
 
 def score(value: int, n: int, rng: np.random.Generator, *, moves: int) -> Integers:
-    r"""A score plus staircase noise, calibrated for epsilon = 1 and a query of sensitivity
-    ``moves``.
-    """
+    r"""A score plus staircase noise, calibrated for epsilon = 1 and sensitivity ``moves``."""
     return value + Staircase(epsilon=1, sensitivity=moves).sample(n, rng=seeded(rng))
 
 
@@ -75,9 +73,7 @@ def one_sided(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def clamped_noise(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The value plus noise that was clamped to [-4, 4], so that the result is within 4 of the
-    value.
-    """
+    r"""The value plus noise that was clamped to [-4, 4]; the result is within 4 of the value."""
     return value + np.clip(laplace(1, n, rng), -_CLAMP, _CLAMP)
 
 
@@ -144,17 +140,13 @@ def half_rounded_loss() -> arb:
 
 
 def clipped_sum(values: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The sum of values that are each clipped to [0, 2], plus noise of scale 2, so that epsilon =
-    1.
-    """
+    r"""The sum of values that are each clipped to [0, 2], plus noise of scale 2: epsilon = 1."""
     clipped = np.clip(values, _LOWER, _UPPER)
     return int(clipped.sum()) + laplace(_UPPER - _LOWER, n, rng)
 
 
 def unclipped_sum(values: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""Like :func:`clipped_sum`, but the values are not clipped, because the clipped copy is not
-    used.
-    """
+    r"""Like :func:`clipped_sum`, but the values are not clipped: the clipped copy is not used."""
     np.clip(values, _LOWER, _UPPER)
     return sum(values) + laplace(_UPPER - _LOWER, n, rng)
 
@@ -232,9 +224,7 @@ def rounded_amount(amount: float, n: int, rng: np.random.Generator) -> NDArray[n
 
 
 def leaking(amount: float, n: int, rng: np.random.Generator, *, rate: float) -> NDArray[np.float64]:
-    r"""Like :func:`rounded_amount`, but each run returns the exact amount with probability
-    ``rate``.
-    """
+    r"""Like :func:`rounded_amount`, but with probability ``rate`` the exact amount is returned."""
     noisy = rounded_amount(amount, n, rng)
     return np.where(rng.random(n) < rate, amount, noisy)
 
@@ -246,10 +236,9 @@ def fixed_seed(value: int, n: int, rng: np.random.Generator) -> Integers:  # noq
 
 
 def grid(amount: float, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    r"""An amount in [0, 1], rounded to a multiple of 1/8, plus noise in multiples of 1/8: epsilon =
-    1/10.
+    r"""An amount in [0, 1], rounded to a multiple of 1/8, plus noise in multiples of 1/8.
 
-    The possible outputs are the same for every dataset: all multiples of 1/8.
+    For every dataset the possible outputs are all multiples of 1/8, and epsilon = 1/10.
     """
     steps = math.floor(amount * _STEPS + 0.5)
     return (steps + laplace(10 * _STEPS, n, rng)) / _STEPS

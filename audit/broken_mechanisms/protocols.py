@@ -74,9 +74,7 @@ def _summed(protocol: AggregatedSum, messages: Integers) -> Integers:
 
 
 def half_vanish(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The noisy sum of four users if two drop out; all four noise shares together give epsilon =
-    1.
-    """
+    r"""The noisy sum of four users if two drop out; with all noise shares, epsilon would be 1."""
     return _summed(_FOUR, _messages(_FOUR, value, 2, n, rng))
 
 
@@ -128,7 +126,7 @@ def shuffled(value: int, n: int, rng: np.random.Generator) -> Bits:
 
 
 def shuffled_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The multiset of the messages of three users, as a shuffler would reveal it; rows are sorted.
+    r"""The sorted messages of three users, one row per run; a shuffler reveals the same.
 
     Most noise shares are 0, so single messages reveal the value.
     """
@@ -156,7 +154,7 @@ def uncovered(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def covered(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The number of 1 bits of two users, whose messages are uniform with probability >= 1/3."""
+    r"""The number of 1 bits of two users; with probability >= 1/3 a message is uniform noise."""
     if not n:
         return np.zeros(0, dtype=np.int64)
     held = np.repeat([value, 0], n)
@@ -198,9 +196,7 @@ def polya(value: int, n: int, rng: np.random.Generator, *, inverted: bool = Fals
 
 
 def inverted_odds_loss() -> arb:
-    r"""The privacy loss of :func:`polya` with inverted odds: 16 ln(1/(1 - beta)), for sensitivity
-    16.
-    """
+    r"""The privacy loss 16 ln(1/(1 - beta)) of :func:`polya` with inverted odds."""
     beta = (-1 / (2 * arb(_SENSITIVITY))).exp()
     return -_SENSITIVITY * (1 - beta).log()
 
@@ -213,8 +209,7 @@ _ODDS: Final = Fraction(1284, 1000)
 
 
 def noisy_bits(value: int, n: int, rng: np.random.Generator, *, chance: RationalLike) -> Integers:
-    r"""Three times a value, plus eight random bits of probability ``chance``, two from each of four
-    users.
+    r"""Three times a value, plus two random bits of probability ``chance`` from each of four users.
 
     Fair bits give (70/3, 0.145)-DP. The refuted lemma (``docs/errata.md``) uses bits of probability
     0.7265..., which the catalogue rounds down to 0.726.

@@ -58,8 +58,7 @@ def permanent(
     r"""RAPPOR's permanent response: the one-hot bits of a value, each flipped with probability f/2.
 
     Here f/2 = ``flipped``/1000. At epsilon = 1 the correct f/2 is 0.378, because the encodings of
-    two values differ in two bits. With f/2 = 0.269 each of the two bits costs epsilon, in total 2
-    epsilon.
+    two values differ in two bits. With f/2 = 0.269 each of the two bits costs epsilon.
     """
     bits = (np.arange(width) == value).astype(np.int64)
     return np.asarray(bits ^ _happens(flipped, (n, width), rng))
@@ -92,9 +91,7 @@ class SubsetAsTwoAnswers(SubsetSelection):
 
 
 class HashingSeededByValue(LocalHashing):
-    r"""Local hashing whose seed is computed from the user's value, although the report contains the
-    seed.
-    """
+    r"""Local hashing whose seed is computed from the user's value, and contained in the report."""
 
     def _encode(self, values: Integers, rng: Rng) -> Reports:
         seeds = (5 * values + 2) % self.base**self._digits

@@ -81,12 +81,12 @@ def sparse_vector_value(
     scales: _Scales = (4, 8),
     fresh: RationalLike = 2,
 ) -> Integers:
-    r"""The number of answers before the first that reaches the threshold, and a noisy value of that
-    answer.
+    r"""For the first answer that reaches the threshold: the number of answers before it, and its
+    value.
 
-    The answers are compared by Algorithm 1 with c = 1. By default a quarter of epsilon is spent on
-    the threshold (scale 4) and a quarter on the answers (scale 8). Half of epsilon is spent on the
-    released value, with new noise of scale ``fresh`` = 2.
+    That answer is found by Algorithm 1 with c = 1, and its value is released with new noise of
+    scale ``fresh``. By default a quarter of epsilon is spent on the threshold (scale 4), a quarter
+    on the comparisons (scale 8), and half on the released value (scale 2).
     """
     reached = _reached(answers, scales, n, rng)[1]
     return _first(np.asarray(answers) + laplace(fresh, reached.shape, rng), reached)
@@ -103,8 +103,8 @@ def sparse_vector_roth(answers: Sequence[int], n: int, rng: np.random.Generator)
 def sparse_vector_gap(
     answers: Sequence[int], n: int, rng: np.random.Generator, *, public: bool = False
 ) -> Integers:
-    r"""The number of answers before the first that reaches the threshold, and the gap of that
-    answer.
+    r"""For the first answer that reaches the threshold: the number of answers before it, and its
+    gap.
 
     The gap is the noisy answer minus the noisy threshold, with the scales of Algorithm 1 for c = 1.
     If the threshold is ``public``, it has no noise, and all of epsilon is spent on the answers.
@@ -215,8 +215,7 @@ def exponential(
 
 
 def undivided_loss() -> arb:
-    r"""The privacy loss of :func:`exponential` with the weight w = 2.718, at the first of nine
-    candidates.
+    r"""The privacy loss of :func:`exponential` with the weight w = 2.718, at candidate 1 of 9.
 
     The candidate has probability w/(w + 8) on one dataset, and 1/(1 + 8 w) on the other.
     """
@@ -243,8 +242,7 @@ def permute_and_flip(
 
 
 def undivided_coins_loss() -> arb:
-    r"""The privacy loss of :func:`permute_and_flip` at epsilon = 2, at the first of nine
-    candidates.
+    r"""The privacy loss of :func:`permute_and_flip` at epsilon = 2, at candidate 1 of 9.
 
     A score that is 1 below the largest is accepted with probability x = 1/e. The candidate has
     probability E[1/(1 + Bin(8, x))] = (1 - (1 - x)^9)/(9 x) on one dataset, and x/9 on the other.
@@ -257,8 +255,7 @@ MEDIAN: Final = Selection(epsilon=1, sensitivity=2, rule=Rule.EXPONENTIAL)
 
 
 def median_scores(values: Sequence[int], candidates: Integers) -> Integers:
-    r"""The score -max(0, 2 #{x < r} - n, n - 2 #{x <= r}) of each candidate r, where x are the n
-    values.
+    r"""The score -max(0, 2 #{x < r} - n, n - 2 #{x <= r}) of each candidate r for n values x.
 
     It is the score of ``dpcore release quantile``, and changes by at most 2 if a value is replaced.
     """
@@ -282,7 +279,7 @@ _REACHED: Final = 6
 
 
 def unknown_keys(rows: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""Whether each of three keys is released: those whose noisy count of rows reaches 6.
+    r"""For each of three keys, whether it is released because its noisy count reaches 6.
 
     Only one user has these keys, with ``rows`` rows for each. The noise has scale 3, because at
     epsilon = 1 a user may have three rows in total.

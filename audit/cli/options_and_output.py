@@ -219,7 +219,7 @@ class Rendered:
 
     @classmethod
     def of(cls, result: Result, *, form: str, html: Path | None) -> Rendered:
-        r"""Make all output formats; this can run code of the target's outputs, which can print."""
+        r"""Render a result in all formats; this can run code of output objects, which may print."""
         nothing = getattr(result, "error", None) is not None and not getattr(result, "runs", 0)
         page: str | InvalidParameter = ""
         if html is not None:

@@ -74,7 +74,7 @@ class _Property(Protocol[_Value_co]):
 def computed(
     about: str, *, before: str = "", name: str = "", kind: str = "", write: Any = None
 ) -> Callable[[Callable[[Any], _Value_co]], _Property[_Value_co]]:
-    r"""Declare a property as a key of the JSON document, before the field ``before`` or last."""
+    r"""Declare a property as a key of the JSON document, placed before the field ``before``."""
 
     def marked(getter: Any) -> Any:
         getter.fact = _read(about, name, kind, write, before)
@@ -335,7 +335,7 @@ def code(value: object) -> Markup:
 
 
 def copied(value: object) -> Markup:
-    r"""Escape a text that readers copy from a page; it is cut later than other texts."""
+    r"""Escape a text that readers copy from a page; it may be longer than other texts."""
     return _escape_text(value, _MOST_COPIED)
 
 

@@ -138,7 +138,7 @@ class Entry:
 
     @property
     def true_epsilon(self) -> float:
-        r"""The true epsilon; infinity if only the true delta is known or no epsilon is finite."""
+        r"""The true epsilon; infinity if only the true delta is known or no finite one suffices."""
         quantity, value = self.true
         if quantity == "delta" or value == "infinite":
             return math.inf

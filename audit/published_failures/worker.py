@@ -2,8 +2,7 @@ r"""The script that runs the code of an entry in the environment of the entry.
 
 It needs only the standard library. It reads one JSON document per line from standard input:
 
-- the first document is ``{"code": ...}`` with the code of an entry; the answer is ``{"claimed":
-  ...}``;
+- the first document is ``{"code": ...}``, the code of an entry; the answer is ``{"claimed": ...}``;
 - every other document is ``{"dataset": ..., "n": ..., "seed": ...}``; the answer consists of n
   outputs, one per line.
 

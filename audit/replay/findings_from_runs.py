@@ -21,7 +21,7 @@ _MOST_COMPARED: Final = 16
 
 
 def is_label(cell: Cell) -> bool:
-    r"""Whether a cell of an output is a label, that is, anything but a finite number."""
+    r"""Whether a value within an output is a label, that is, anything but a finite number."""
     return isinstance(cell, str) or (isinstance(cell, float) and not math.isfinite(cell))
 
 
@@ -49,7 +49,7 @@ def flows(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
 def unnoised_parts(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
     r"""Find a part of the output that is the same on every tape, but differs between the datasets.
 
-    A part is a cell of the output, the difference of two numbers, or the whole output.
+    A part is a value within the output, the difference of two numbers, or the whole output.
     """
     good = [both for both in pairs if not both.failed]
     if not good:
@@ -288,7 +288,7 @@ def _against(run: Execution, other: Execution, met: Counter[str]) -> tuple[str, 
 
 
 def without_end(skipped: Sequence[PairedRuns]) -> Finding:
-    r"""The warning that changed tapes were skipped, as the target ended in time on no dataset."""
+    r"""The warning that changed tapes were skipped, as both datasets exceeded the time limit."""
     reason = " ".join(sorted({both.a.error.reason for both in skipped if both.a.error}))
     return Finding(
         kind="skipped-tapes",

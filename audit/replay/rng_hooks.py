@@ -51,10 +51,10 @@ _NEXT_DOUBLE = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)
 
 
 class TapeBits(np.random.BitGenerator):
-    r"""A numpy bit generator whose draws are the reals of one source on the tape.
+    r"""A numpy bit generator that draws from one source on the tape (:mod:`audit.replay.tape`).
 
-    A 64-bit word, a 32-bit word and a double each use one real of the source. If no tape is played
-    in this thread, the generator draws from a PCG64 seeded by the operating system.
+    Each 64-bit word, 32-bit word or double is made from one real of the source. If no tape is
+    played in this thread, the generator draws from a PCG64 seeded by the operating system.
     """
 
     def __init__(self, seed: Any = 0, *, stream: Stream | None = None) -> None:
@@ -132,9 +132,7 @@ class Session:
         self._global = TapeBits(stream=Stream("numpy.random"))
 
     def given(self, *, ours: bool = False) -> Any:
-        r"""The generator passed to a target: a dpcore SeededRng if ``ours``, else numpy's
-        Generator.
-        """
+        r"""The generator passed to a target: dpcore's SeededRng if ``ours``, else a Generator."""
         if not ours:
             return _GENERATOR(TapeBits(stream=Stream(_GIVEN)))
         rng: SeededRng = _as_it_is(SeededRng, 0)  # the target does not choose this seed
@@ -166,9 +164,7 @@ class Session:
         return returned
 
     def seeded(self, kind: str, seed: Any) -> Stream | None:
-        r"""The part of the tape for a generator with this ``seed``; None if it does not read the
-        tape.
-        """
+        r"""The stream of the tape for a generator with this ``seed``; None if it uses no tape."""
         tape = self.tape
         if tape is None:
             return None
@@ -184,7 +180,7 @@ class Session:
         return Stream(source, copies)
 
     def fresh(self, kind: str) -> Stream:
-        r"""The part of the tape for a generator that was created without a seed."""
+        r"""The stream of the tape for a generator that was created without a seed."""
         tape = self.tape
         if tape is None:
             return Stream(kind)

@@ -72,7 +72,7 @@ def declare(
 
 
 def declarations(pairs: Sequence[PairedRuns]) -> Iterator[Finding]:
-    r"""Find, for each name, the first tape on which the declared value changed too much."""
+    r"""Find, for each name, the first tape on which a declared value violates its declaration."""
     done: set[str] = set()
     for both in pairs:
         for a, b in zip(both.a.tape.declared, both.b.tape.declared, strict=False):
@@ -266,7 +266,7 @@ def difference(
 ) -> Difference | None:
     r"""Return the exact difference b - a, or None if a number is not finite.
 
-    Without floats, the slack is 0. Otherwise it is, for each coordinate, 2^-20 times the largest
+    Without floats, the slack is 0. Otherwise each coordinate adds to it 2^-20 times the largest
     absolute value (at least 1) of all numbers, as in single precision.
     """
     if not all(isinstance(x, int) or math.isfinite(x) for x in (*a, *b)):

@@ -79,7 +79,7 @@ class Seeded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    r"""A reader of the reals of ``source``; equal reals are read for every value of ``copy``."""
+    r"""A reader of the reals of ``source``; readers that differ in ``copy`` read the same reals."""
 
     source: str
     copy: int = 0

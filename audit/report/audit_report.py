@@ -65,8 +65,8 @@ _STRONG: Final = Markup("<strong>{}</strong>")
 class AuditReport(AuditRecord):
     r"""The report of an audit: the verdict on a claim, bounds, and the witness of a refutation.
 
-    ``witness`` and ``epsilon_lower`` belong to ``pair``; ``pairs`` contains all audited pairs if
-    there are several.
+    ``witness`` and ``epsilon_lower`` are results for ``pair``; ``pairs`` contains all audited pairs
+    if there are several.
 
     >>> from audit.claims import Claim
     >>> report = AuditReport(
@@ -208,7 +208,7 @@ class AuditReport(AuditRecord):
             yield "compare", f"{each.name}: {bound}{f'({each.says})' if bound else each.says}"
 
     def witness_rows(self) -> Iterator[tuple[str, str]]:
-        r"""The witness and its meaning, as rows of the statement of a refutation."""
+        r"""The witness of a refutation and its meaning, as rows (name, text) of the statement."""
         if self.witness is not None:
             yield "witness", str(self.witness)
         if (why := self.leak) is not None:

@@ -278,9 +278,9 @@ Point = tuple[float, float]
 class TradeoffBand:
     r"""An upper bound on the trade-off curve, which holds with probability at least 1 - ``alpha``.
 
-    ``points`` are the corners of the bound, pairs (type I error, type II error) from (0, 1) to
-    (1, 0). ``claimed`` are points of the claimed curve. ``runs`` is the number of counted runs.
-    ``pair`` and ``feature`` have the same meaning as in :class:`Histogram`.
+    ``points`` are the corners of the bound, pairs (type I error, type II error) from (0, 1) to (1,
+    0). ``claimed`` are points of the claimed trade-off curve. ``runs`` is the number of runs from
+    which the bound is computed. ``pair`` and ``feature`` are as in :class:`Histogram`.
     """
 
     alpha: float

@@ -118,7 +118,7 @@ _DOTTED: Final[dict[str, Any]] = {"edgecolor": INK, "linestyle": ":", "linewidth
 
 
 def histogram_figure(found: Histogram) -> Markup:
-    r"""Draw a bar per bin and dataset; the part of the witness's event is filled."""
+    r"""Draw a bar for each bin and dataset; the runs in the event of the witness are filled."""
     numbers = not any(_is_label(cell) for cell in found.bins)
     with drawing("histogram", 3.3 if numbers else 1.3 + 0.4 * len(found.bins)) as (figure, axes):
         upright = (axes.yaxis, axes.set_yscale, axes.set_ylim)

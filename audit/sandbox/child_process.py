@@ -168,7 +168,7 @@ class Pipe:
         self.send(*run_work(self.name, work))
 
     def send(self, kind: str, value: object) -> None:
-        r"""Encode and send one part of an answer, which has the given kind."""
+        r"""Send a piece of an answer; ``kind`` is "part" for all but the last piece."""
         if os.getpid() != self.process:
             # The target forked and this is the child: only the original process answers.
             _leave(0)

@@ -238,8 +238,8 @@ class SentTarget:
 def work_block(sent: SentTarget, block: Block) -> bytes:
     r"""Draw a block in a worker.
 
-    Returns the drawing and the number of runs before the block, or the target's failure. The result
-    is encoded with ``audit.outputs.sandbox_encoding``.
+    Returns the :class:`Drawing` and the number of runs before the block, or the target's failure.
+    The result is encoded with ``audit.outputs.sandbox_encoding``.
     """
 
     def drawn(target: Target) -> tuple[Any, ...]:

@@ -37,7 +37,7 @@ T = TypeVar("T")
 class Remote(Target):
     r"""A target from a file or module that is loaded and run only in a sandbox.
 
-    ``one`` states that each call returns one output. ``source`` is the target's source file.
+    ``one`` is True if each call returns one output. ``source`` is the target's source file.
     """
 
     sandbox: Sandbox = field(compare=False, repr=False)

@@ -197,8 +197,9 @@ def pairs_of(
 ) -> tuple[tuple[Any, Any], ...]:
     r"""Return the pairs to audit: the given ones, or else the pair of the catalogue entry.
 
-    The result is empty if ``search`` is given, which finds a pair later. The two datasets of a
-    given pair must differ, and be neighbours under ``relation`` as far as this can be checked.
+    The result is empty if ``search`` is given, because the search then finds the pair. The two
+    datasets of a given pair must differ, and be neighbours under ``relation`` as far as this can be
+    checked.
     """
     given = [name for name, value in (("pair", pair), ("pairs", pairs)) if value is not None]
     if search is not None:

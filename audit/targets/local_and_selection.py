@@ -17,8 +17,8 @@ mechanisms of ``dpcore.selection``. For above-threshold, a dataset is a list of 
 compared with 0. An output is then a row of 1 (above), 0 (below) and -1 (not answered) or, with
 ``gap=yes``, a row of gaps (above), -1 (below) and -2 (not answered). For the other mechanisms, a
 dataset is a list of scores, and an output is the chosen index or, with ``gap=yes``, the index and
-its lead over the other scores. If few outputs are possible, their probabilities are listed, too;
-they are in the exact field of ``dpcore.numbers.exp_field``.
+its lead over the other scores. If few outputs are possible, their exact probabilities are listed,
+too (``dpcore.numbers.exp_field``).
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def read_local(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
 
 
 def local_target(mechanism: LocalReport, *, spelling: str, seeded: bool = True) -> Catalogued:
-    r"""Build a target that reports a value by ``mechanism``; it claims the mechanism's epsilon."""
+    r"""Build a target that reports a value by ``mechanism``, and claims its epsilon."""
 
     def run(dataset: Any, n: int, rng: Rng) -> Any:
         return mechanism.report(np.full(n, _value(dataset, mechanism)), rng=rng)
@@ -203,7 +203,7 @@ def read_select(spelling: str, words: str, *, seeded: bool = True) -> Catalogued
 def select_target(
     mechanism: Selection | NoisyMax | AboveThreshold, *, spelling: str, seeded: bool = True
 ) -> Known:
-    r"""Build a target that runs ``mechanism``, on a pair that nearly attains its epsilon."""
+    r"""Build a target that runs ``mechanism``, with a pair on which its epsilon is nearly tight."""
 
     def run(dataset: Any, n: int, rng: Rng) -> list[Any]:
         scores = _scores(dataset)

@@ -1,4 +1,4 @@
-r"""A distributed protocol as a target: the server's view of a round, for the value of one user.
+r"""A distributed protocol as a target: an output is the server's view of one round.
 
     protocol:pure,users=64,epsilon=1
     protocol:renyi,users=64,epsilon=1,delta=1e-6,honest_fraction=3/4,functionality=masked
@@ -7,9 +7,9 @@ The first word names an instance of a protocol; the other words are arguments of
 ``accounting.protocol_guarantees.plan_protocol.choose``. A dataset is the value of one user: a
 number in [0, 1], or a list of such numbers for vectors. All other users have the value 0. One run
 is one round of the real protocol, in which all but the honest users drop out before they send their
-input. The output is the server's view, usually the sum in steps of 1/precision. For protocols that
-send bits it is the number of ones per coordinate, for a local protocol the message of the one user,
-and for a central protocol the published sum.
+input. The server's view is usually the sum in steps of 1/precision. For protocols that send bits it
+is the number of ones per coordinate, for a local protocol the message of the one user, and for a
+central protocol the published sum.
 """
 
 from __future__ import annotations

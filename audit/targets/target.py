@@ -55,7 +55,7 @@ class Block:
     - ``pair``: the two datasets;
     - ``worlds``: the dataset of each run, True for B;
     - ``seeds``: a random seed for each dataset; no two blocks have the same seeds;
-    - ``mixing``: the seed of the generator that mixes the runs of the two datasets;
+    - ``mixing``: the seed of :attr:`mixer`;
     - ``drawn``: the number of runs before the block;
     - ``timeout``: the time limit of each call, in seconds;
     - ``until``: the time, as in ``time.time()``, after which no run is drawn;
@@ -79,15 +79,13 @@ class Block:
         return len(self.worlds) - in_b, in_b
 
     def seed(self, world: int) -> np.random.SeedSequence:
-        r"""A copy of the seed of dataset A (``world`` 0) or B (1), from which others may be
-        spawned.
-        """
+        r"""A new copy of the seed of dataset A (``world`` 0) or B (1), which may be spawned."""
         seed = self.seeds[world]
         return np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
 
     @property
     def mixer(self) -> np.random.Generator:
-        r"""The generator that mixes the runs of the two datasets."""
+        r"""The generator that shuffles the outputs of each dataset before they get their run."""
         return np.random.default_rng(self.mixing)
 
     def fresh(self, world: int) -> Callable[[], Any]:
@@ -125,7 +123,7 @@ class Target(ABC):
     r"""Whether each run can be a separate call, whose time is measured."""
 
     def check(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
-        r"""Return the pair; raise :class:`InvalidParameter` if the target surely refuses it."""
+        r"""Return the pair; raise :class:`InvalidParameter` if the target cannot accept it."""
         for name, dataset in zip("AB", pair, strict=True):
             copies(f"dataset {name}", dataset)
         return pair
@@ -376,7 +374,7 @@ def claim_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseAdded(Target):
-    r"""A target with an integer dataset and the output dataset + noise.
+    r"""A target that returns dataset + ``noise``, where the dataset is an integer.
 
     The noise is drawn with the system's randomness unless ``seeded``.
     """

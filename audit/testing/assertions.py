@@ -80,8 +80,7 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
     allow_constant: bool = False,
     relation: Relation | str | None = None,
 ) -> tuple[AuditReport, ...]:
-    r"""Fail if an audit of ``target`` refutes ``claim`` on one of the pairs, else return the
-    reports.
+    r"""Return the reports, or fail if an audit of ``target`` refutes ``claim`` on one of the pairs.
 
     ``claim`` is text such as "epsilon=1" or "epsilon=1,delta=1e-6". Give one ``pair`` of
     neighbouring datasets or several ``pairs``; a catalogue entry has its own pair. ``relation`` is
