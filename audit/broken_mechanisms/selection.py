@@ -93,7 +93,7 @@ def sparse_vector_value(
 
 
 def sparse_vector_roth(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""Like :func:`sparse_vector_value`, but the released value is the one that was compared.
+    r"""Like :func:`sparse_vector_value`, but it releases the noisy value that was compared.
 
     Its noise has scale 2. It bounds the noisy threshold from above (Algorithm 3 with c = 1).
     """
