@@ -47,7 +47,8 @@ _BITS: Final = 64
 class Layer(Enum):
     r"""The layer of an audit that must detect a bug.
 
-    ``TIME`` samples the durations of calls (``--feature time``), as the outputs satisfy the claim.
+    ``TIME`` samples the durations of calls (``--feature time``), because the outputs satisfy the
+    claim.
     """
 
     EXACT = "exact"

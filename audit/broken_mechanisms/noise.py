@@ -152,7 +152,7 @@ def unclipped_sum(values: Sequence[int], n: int, rng: np.random.Generator) -> In
 
 
 def lower_twice(values: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The sum of values clipped to [0, 2], without noise, as the sensitivity is computed as 0."""
+    r"""The sum of values clipped to [0, 2], without noise because the computed sensitivity is 0."""
     bounds = (_LOWER, _LOWER)
     sensitivity = bounds[1] - bounds[0]
     total = int(np.clip(values, _LOWER, _UPPER).sum())

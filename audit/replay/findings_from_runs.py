@@ -288,7 +288,7 @@ def _against(run: Execution, other: Execution, met: Counter[str]) -> tuple[str, 
 
 
 def without_end(skipped: Sequence[PairedRuns]) -> Finding:
-    r"""The warning that changed tapes were skipped, as both datasets exceeded the time limit."""
+    r"""The warning that changed tapes were skipped because neither dataset finished in time."""
     reason = " ".join(sorted({both.a.error.reason for both in skipped if both.a.error}))
     return Finding(
         kind="skipped-tapes",

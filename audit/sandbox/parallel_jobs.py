@@ -101,9 +101,9 @@ def drawer(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawer:
-    r"""Draws blocks of runs: one by one in this process, or in parallel in worker processes.
+    r"""Draws blocks of runs, in this process if ``sent`` is None, otherwise in worker processes.
 
-    Workers draw if the target was sent to them. The results are in the order of the blocks.
+    The results are in the order of the blocks. ``sent`` is the target as it is sent to workers.
     """
 
     target: Target

@@ -1,7 +1,7 @@
 r"""An executable as a target: ``exec:./program arguments``.
 
-For each block and each dataset, one process draws the runs. It reads one line of JSON from standard
-input,
+One process is started for each block of runs and each dataset. It reads one line of JSON from
+standard input,
 
     {"dataset": ..., "n": 1000, "seed": 8123}
 
