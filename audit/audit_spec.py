@@ -1,9 +1,9 @@
-r"""The specification of an audit: what is tested, how, where and for how long.
+r"""The specification of an audit: target, claim, datasets, methods and time limits.
 
-Keyword arguments, the options of ``dpcore audit``, marks of pytest, entries of the corpus and files
-(``dpcore audit --spec audit.toml``) are all converted to an :class:`AuditSpec`, which
-``audit.run_audit.Audit`` runs. Each field declares its parser, and the name, help text and help
-panel of its command-line option.
+Keyword arguments, the options of ``dpcore audit``, pytest marks, entries of the corpus of published
+failures, and files (``dpcore audit --spec audit.toml``) are all converted to an :class:`AuditSpec`,
+which ``audit.run_audit.Audit`` runs. Each field declares its parser, and the name, help text and
+help panel of its command-line option.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _LEAST_ALPHA: Final = Fraction(1, 10**300)
 class Option:
     r"""The command-line option of a field: its names, metavar, help text and help panel.
 
-    ``read`` parses the value. ``kind`` is the type on the command line; it is not used for a switch
-    (a field with default False) or a repeatable option (a field with default ()).
+    ``read`` parses the value. ``kind`` is the type that the command line declares; it is not used
+    for a switch (a field with default False) or a repeatable option (a field with default ()).
     """
 
     metavar: str
@@ -185,8 +185,8 @@ class AuditSpec:
     r"""The specification of an audit.
 
     Each field is a keyword argument, a command-line option and a key in files for ``--spec``.
-    ``target`` is a text, a callable, a noise or a target. Values may be texts, as on the command
-    line.
+    ``target`` is a callable, a dpcore noise, a target object, or the text of a target. Values may
+    be texts, as on the command line.
 
     >>> AuditSpec(target="half-scale", runs="1e4", alpha="0.01").runs
     10000
@@ -345,13 +345,13 @@ class AuditSpec:
 
     @property
     def planned_runs(self) -> int:
-        r"""The number of runs; with ``sequential``, the maximum."""
+        r"""The number of runs; if ``sequential`` is set, the maximum number of runs."""
         return self.runs or (_SEQUENTIAL_RUNS if self.sequential else _RUNS)
 
     def only(self, *names: str) -> dict[str, Any]:
-        r"""Return a dict of the fields ``names``."""
+        r"""Return the values of the fields ``names``, as a dict by field name."""
         return {name: getattr(self, name) for name in names}
 
     def given(self, name: str) -> bool:
-        r"""Whether a field differs from its default."""
+        r"""Whether the value of the field ``name`` differs from its default."""
         return bool(getattr(self, name) != getattr(AuditSpec(), name))

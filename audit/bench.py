@@ -1,23 +1,23 @@
 r"""Audit the catalogue: every broken mechanism must be caught, and no correct twin refuted.
 
 Sample layer: an entry has up to three tries, of N, 2N and 4N runs with fresh seeds, each at level
-alpha/3. N is ``Entry.runs``, with which 95 of 100 audits at level 0.05 refute the entry; if the
-entry claims a curve, that curve is tested, with at most 10,000 runs. An entry is caught if one try
-refutes it, so a true claim is refuted with probability at most alpha. ``epsilon_lower`` is the
-bound of the last try; the bounds of all tries of an entry hold together with confidence 1 - alpha.
-Each of n twins is audited once, with N runs at level alpha. If all their claims hold, the
+alpha/3. With N = ``Entry.runs``, 95 of 100 audits at level 0.05 refute the claim of the entry. If
+the entry claims a privacy curve, N is at most 10,000. An entry is caught if one try refutes its
+claim, so a true claim is refuted with probability at most alpha. ``epsilon_lower`` is the bound of
+the last try; the bounds of all tries of an entry hold together with confidence 1 - alpha. Each of
+the n sampled twins is audited once, with N runs at level alpha. If all their claims hold, the
 probability that j or more twins are refuted is at most P(Bin(n, alpha) >= j).
 
-Time layer: the procedure is that of the sample layer, for the duration of each call on this
-machine.
+Time layer: the procedure is that of the sample layer, but for the duration of each call on this
+machine instead of the outputs.
 
 Exact layer: the laws of the outputs are known (``Subject.laws``); an entry is caught if its claim
 is refuted and the claim of its twin is proven. The exact layer is deterministic.
 
-Replay layer: an entry is caught if a replay finds an error in the entry and nothing in its twin. A
-replay is random only in its tapes (recorded random draws).
+Replay layer: an entry is caught if a replay finds an error in the entry and nothing in its twin.
+The only randomness of a replay is in its tapes (recorded random draws).
 
-A bench passes if all of these conditions hold:
+A bench passes if all of these conditions hold, where j is the number of refuted sampled twins:
 
 - every entry is caught;
 - no audit of a twin fails;
@@ -73,7 +73,7 @@ _BELOW: Final = "below the resolution of a sample"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    r"""The result of one mechanism, from its last try."""
+    r"""The result of the last audit of one mechanism, an entry or a twin."""
 
     name: str = fact("the name of the mechanism")
     claim: str = fact("the tested claim")
@@ -99,7 +99,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchRow:
-    r"""The results of an entry and of its twin."""
+    r"""The results of a broken mechanism and of its correct twin."""
 
     entry: Entry = fact(
         '"layer" is the layer that must catch it, "true_epsilon" is [lower, upper]',
@@ -119,7 +119,7 @@ class BenchRow:
 
     @property
     def sampled(self) -> bool:
-        r"""Whether the entry is tested by sampling, which cannot reveal the bugs of all entries."""
+        r"""Whether the entry must be caught by sampling, as opposed to another layer."""
         return self.entry.layer in {Layer.SAMPLE, Layer.TIME}
 
     def cases(self) -> Iterator[Case]:
@@ -319,9 +319,9 @@ def bench(
 ) -> Bench:
     r"""Audit each entry and its twin.
 
-    The result of an entry depends only on ``seed`` and its name, not on the other entries or on
-    ``jobs``, the number of processes (-1: one per core). ``done`` is called with the number of
-    completed audits.
+    The result of an entry depends only on ``seed`` and on the name of the entry, not on the other
+    entries or on ``jobs``, the number of processes (-1: one per core). After each audit ``done`` is
+    called with the number of completed audits.
     """
     exact = rational("alpha", AuditSpec(alpha=alpha, seed=seed, jobs=jobs).alpha)
     ordered = sorted(entries, key=lambda entry: entry.number)
@@ -349,7 +349,7 @@ def bench(
 
 
 def first_runs(entry: Entry) -> int:
-    r"""The number of runs N of the first try of an entry and its twin."""
+    r"""The number of runs N of the first audit of an entry, and of the audit of its twin."""
     return entry.runs if entry.curve is None else min(entry.runs, _ON_A_CURVE)
 
 

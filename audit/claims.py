@@ -1,4 +1,4 @@
-r"""Privacy claims to test, and the verdicts on them, with significance levels and stopping rules.
+r"""Privacy claims to test, verdicts on claims, and significance levels.
 
 A claim is a point (epsilon, delta), or a whole privacy curve:
 
@@ -86,7 +86,7 @@ class Claim:
 
     @property
     def points(self) -> tuple[Claim, ...]:
-        r"""The tested points: only this claim, whereas a :class:`CurveClaim` has several."""
+        r"""The points to test: only this claim itself. A :class:`CurveClaim` has several points."""
         return (self,)
 
     def __str__(self) -> str:
@@ -94,7 +94,7 @@ class Claim:
         return f"epsilon={epsilon}" + (f",delta={delta}" if self.delta else "")
 
     def to_json(self) -> dict[str, str]:
-        r"""The exact epsilon, delta and relation as text."""
+        r"""The exact epsilon, delta and relation as JSON values."""
         return {
             "epsilon": write_rational(self.epsilon),
             "delta": write_rational(self.delta),
@@ -137,15 +137,15 @@ _Delta: TypeAlias = Callable[[Fraction], Fraction]
 class CurveClaim:
     r"""The claim that a mechanism is (epsilon, delta(epsilon))-DP for every epsilon >= 0.
 
-    ``spelling`` is the claim as text, and ``points`` are the tested points of the curve:
+    ``spelling`` is the claim as text, and ``points`` are the tested points of the privacy curve:
 
     - epsilon = 0, where delta bounds the total variation distance;
     - for each target 0.1, 0.01, ..., 1e-6, the least epsilon with two digits at which delta is at
-      most the target; the first target that delta never reaches gives an epsilon at which delta is
-      near its infimum, and is the last one;
+      most the target. At the first target that delta never reaches, the point is instead an epsilon
+      at which delta is near its infimum, and further targets are not used;
     - delta = 0 with the pure epsilon, if there is one.
 
-    The delta of each point is a proven upper bound on that of the curve.
+    The delta of each point is a proven upper bound on the delta of the curve.
 
     >>> claim = CurveClaim(spelling="discrete-laplace:scale=2@1")
     >>> [str(point) for point in claim.points]
@@ -176,7 +176,7 @@ class CurveClaim:
         return self.spelling
 
     def to_json(self) -> dict[str, Any]:
-        r"""The claim and its points as exact text; the keys epsilon and delta are None."""
+        r"""The claim and its points as JSON values; epsilon and delta are None."""
         return {
             "epsilon": None,
             "delta": None,
@@ -347,7 +347,7 @@ VerdictWord: TypeAlias = Literal["refuted", "not_refuted", "proven", "nothing_me
 
 
 class VerdictDisplay(NamedTuple):
-    r"""The words for a verdict in a report, their style on a terminal, and the exit code."""
+    r"""The words for a verdict, their style on a terminal, and the exit code of the verdict."""
 
     words: str
     style: str
@@ -376,7 +376,7 @@ _REPRESENTATION: Final = frozenset({"lowest-bit", "last-bits", "precision", "gri
 
 
 def cause_of(feature: str | None) -> Cause:
-    r"""The cause of a refutation by a test of ``feature``, which is None for the output itself."""
+    r"""The cause of a refutation by a test of ``feature``; None means the output itself."""
     steps = (feature or "").split("+")
     if steps[0] == "time":
         return "time"
@@ -392,7 +392,7 @@ r"""The reason why drawing ended, in a report after Ctrl-C."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerRun:
-    r"""A completed layer: its method, and the meaning of its result, with the assumptions."""
+    r"""A completed layer of an audit: its method, and the meaning and assumptions of its result."""
 
     layer: Literal["exact", "fit", "replay", "sample"]
     method: str
@@ -413,12 +413,12 @@ def level_upper(alpha: RationalLike) -> float:
 
 
 def confidence(alpha: RationalLike) -> str:
-    r"""Format the confidence 1 - alpha of all bounds together, rounded down."""
+    r"""Format the confidence 1 - alpha, with which all bounds hold together, rounded down."""
     return f"{down(100 * (1 - rational('alpha', alpha)), 6)}%"
 
 
 def log_bar(alpha: RationalLike) -> float:
-    r"""Return ln(1/alpha), rounded up; alpha may be smaller than every positive float."""
+    r"""An upper bound on ln(1/alpha); ``alpha`` may be smaller than every positive float."""
     level = rational_in("alpha", alpha, "(0, 1)")
     size = math.log(level.denominator)
     return size * (1.0 + 2.0**-50) - math.log(level.numerator)
@@ -430,7 +430,7 @@ def format_p_value(value: float) -> str:
 
 
 def evidence(alpha: RationalLike, *, p_value: float | None, e_value: float | None) -> str:
-    r"""Describe the p-value or e-value, with the threshold at which it refutes."""
+    r"""Describe the p-value or the e-value, and the threshold at which it refutes the claim."""
     exact = rational("alpha", alpha)
     if e_value is None:
         return f"p-value {format_p_value(p_value or 0.0)}; {down(exact, 6)} or less refutes"

@@ -13,16 +13,16 @@ r"""The number of further runs on each dataset that show whether only one datase
 
 
 class Unreadable(Exception):
-    r"""Raised when a call returned an object that cannot be compared with other outputs."""
+    r"""Raised if a call returned an object that an audit cannot compare with other outputs."""
 
 
 class TargetFailed(DpcoreError):
     r"""Raised when the audited code did not return outputs; the message states the reason.
 
     ``dataset`` is "A" or "B", or None before any run. ``run`` is the number of the failed run,
-    counted from 1 over both datasets, or None if unknown. ``reveals`` means that the failure
+    counted from 1 over both datasets, or None if unknown. ``reveals`` is True if the failure
     reveals the dataset: all of :data:`REPEATS` further runs on this dataset failed, and none of as
-    many runs on the other dataset did. The exit code is 3.
+    many runs on the other dataset did. A command ends with exit code 3.
 
     >>> raise TargetFailed("noisy.py:count", "raised KeyError: 'age'", dataset="B", run=17)
     Traceback (most recent call last):
@@ -50,7 +50,7 @@ class TargetFailed(DpcoreError):
 
     @property
     def sentence(self) -> str:
-        r"""The reason, with the dataset and the run if known."""
+        r"""The reason of the failure, with the dataset and the run if they are known."""
         places = [f"dataset {self.dataset}"] if self.dataset else []
         places += [f"run {self.run:,}"] if self.run else []
         sentence = self.reason + (f" ({', '.join(places)})" if places else "")

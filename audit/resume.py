@@ -2,13 +2,14 @@ r"""The state file of an audit, from which an audit continues after an interrupt
 
 The file consists of records of :mod:`dpcore.cli.state_file`, with the schema
 ``dpcore-audit-state/1``. The first record is JSON and contains everything that determines the
-audit; the other records are the finished blocks, in order. A block is flushed to the disk before
-the audit continues, so at most the last record can be incomplete. An incomplete record is dropped,
-and its block is drawn again.
+audit; the other records are the finished blocks of runs, in order. A block is flushed to the disk
+before the audit continues, so at most the last record can be incomplete. An incomplete record is
+dropped, and its block is drawn again.
 
-Only outputs are stored: the datasets of runs and all other random choices follow from the seed.
-Nothing in a file is executed, and content that no audit writes is refused, so a file may be
-untrusted; its author can still invent outputs. Error messages name the argument ``--resume``.
+Only outputs are stored, because the dataset of each run and all other random choices follow from
+the seed. Nothing in a file is executed, and content that no audit writes is refused. So it is safe
+to read a file from an untrusted source, but its author can invent outputs. Error messages name the
+argument ``--resume``.
 """
 
 from __future__ import annotations
@@ -64,12 +65,12 @@ _WORDS: Final = {
 
 
 def refused(path: Path, reason: str) -> InvalidParameter:
-    r"""The error for a file that is refused; it names the option ``--resume``."""
+    r"""Return the error for a state file that an audit cannot use; it names ``--resume``."""
     return InvalidParameter("--resume", str(path), reason)
 
 
 def hostile(path: Path, what: str) -> InvalidParameter:
-    r"""The error for a file whose checksums are valid, but whose content no audit writes."""
+    r"""Return the error for a state file with valid checksums, but content that no audit writes."""
     return refused(path, f"is damaged or forged: {_plain(what)}")
 
 
@@ -79,7 +80,7 @@ def _plain(text: str) -> str:
 
 
 def header(path: Path, target: Target, plan: Plan, search: SearchResult | None) -> bytes:
-    r"""The header of the state file of an audit; equal audits have equal headers."""
+    r"""Return the first record of a state file: everything that determines the audit."""
     found = versions()
     try:
         pairs = encode(list(plan.pairs))
@@ -119,7 +120,7 @@ def _content(path: Path, feature: Feature) -> str | None:
 
 
 def compare(path: Path, payload: bytes, expected: bytes) -> None:
-    r"""Raise :class:`InvalidParameter` unless a stored header is the expected one."""
+    r"""Raise :class:`InvalidParameter` if a stored header differs from the expected header."""
     if payload == expected:
         return
     stored, wanted = parsed(path, payload), json.loads(expected)
@@ -171,9 +172,10 @@ _MOST_RUNS: Final = 10**12
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    r"""An open state file: the stored blocks, and the stored failure of the target or None.
+    r"""An open state file of an audit, with the stored blocks of runs.
 
-    ``closed`` is the reason why no further block can be stored, or None.
+    ``failed`` is the stored failure of the target, or None. ``closed`` is the reason why no further
+    block can be stored, or None.
     """
 
     path: Path
@@ -203,7 +205,7 @@ class State:
             raise refused(self.path, reason)
 
     def fail(self, error: TargetFailed) -> None:
-        r"""Store that the target failed in the next block, after which no block is drawn."""
+        r"""Store that the next block failed with ``error``; an audit draws no block after it."""
         if self.closed is None:
             failure = {"reason": error.reason, "dataset": error.dataset, "run": error.run}
             self._write(b"F" + json.dumps(failure).encode())
@@ -219,7 +221,7 @@ class State:
 def resume(
     path: Path, target: Target, plan: Plan, search: SearchResult | None = None
 ) -> Iterator[State]:
-    r"""Open the state file of an audit, or create the file.
+    r"""A context with the state file of an audit, which is created if it does not exist.
 
     ``search`` is the result of the search for a pair, or None without a search.
     """
@@ -247,11 +249,11 @@ def _check_sizes(state: State, plan: Plan) -> None:
 
 
 def stored(path: Path) -> tuple[int, SearchResult | None] | None:
-    r"""Return the seed and the search result of the audit in a state file.
+    r"""Return the seed and the search result that the state file of an audit contains.
 
-    The search result is None if the audit had no search. A resumed audit uses both values. Return
-    None if the file does not exist, contains no audit, or is not a state file; in the last case
-    :func:`resume` raises the error.
+    A resumed audit uses both values. The search result is None if the audit had no search. Return
+    None if the file does not exist, contains no audit, or is not a state file. In the last case, a
+    later call of :func:`resume` raises the error.
     """
     require_plain("--resume", path)
     try:

@@ -9,10 +9,10 @@ class. ``Audit.run`` searches for a pair, if requested, and runs these layers:
     sample    test the outputs of many runs on both datasets          audit.sample_layer
     replay    run both datasets with the same random draws            audit.replay.replay_both
 
-The fit layer and the sample layer share the false-alarm level. Only evidence against the claim
-refutes the claim. A sampler that does not follow its law, and a fault found by replay, are
-findings: they violate the assumptions of a proof, so they invalidate the proof, and they change the
-exit code.
+The fit layer and the sample layer share the false-alarm probability. The claim is refuted only by
+evidence against the claim itself. A sampler that does not follow its law, and a fault found by
+replay, are findings: they violate the assumptions of a proof. So the report then contains no proof,
+and the exit code is that of a fault.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Audit:
         return replace(report, search=found, warnings=(*doubts, *report.warnings))
 
     def completed(self, progress: Progress | None = None) -> AuditReport:
-        r"""Like :meth:`run`, but raise the target's error, and KeyboardInterrupt after Ctrl-C."""
+        r"""Like :meth:`run`, but raise the error if the target failed or Ctrl-C was pressed."""
         report = self.run(progress)
         if report.error is not None:
             raise report.error
@@ -294,7 +294,7 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     - ``resume``: a file that stores the runs.
 
     The target runs in the current process. The same ``seed`` repeats the audit. In a notebook, a
-    progress bar is shown, and the report is shown as a card.
+    progress bar is shown, and the report is displayed as HTML.
 
     >>> def noisy_count(names, n, rng):
     ...     return len(names) + rng.geometric(0.5, n) - rng.geometric(0.5, n)
@@ -332,7 +332,10 @@ def run_layers(
     layers: tuple[str, ...],
     sampled_with: Callable[[Plan], AuditReport],
 ) -> AuditReport:
-    r"""Run the layers named in ``layers``, where ``sampled_with(plan)`` runs the sample layer."""
+    r"""Run those of the exact, fit and sample layers that ``layers`` names, and merge the results.
+
+    ``sampled_with`` runs the sample layer for a plan.
+    """
     drawing = [layer for layer in ("fit", "sample") if layer in layers]
     level = rational("alpha", plan.alpha)
     shared = replace(plan, alpha=level / max(len(drawing), 1))

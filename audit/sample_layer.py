@@ -3,9 +3,9 @@ r"""The sample layer: draw runs, test them, and report.
     sample(target, plan) = report_of(draw(target, plan))
 
 All randomness of an audit is derived from its seed: the dataset of each run, the randomness passed
-to the target for each dataset and block, and the randomisation of p-values. If the target uses only
-the randomness that it is given, the same seed repeats the report, for any number of processes, also
-if the audit is interrupted and resumed.
+to the target for each dataset and block, and the randomisation of p-values. If the target uses no
+other randomness, the same seed gives the same report. The report does not depend on the number of
+processes, or on interruptions after which the audit is resumed.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def draw(
 ) -> DrawnRuns:
     r"""Draw runs until all are drawn, the evidence suffices, the target fails or Ctrl-C is pressed.
 
-    ``state`` is an open file of :func:`audit.resume.resume`: stored blocks are not drawn
-    again, and new ones are stored.
+    ``state`` is an open state file (:func:`audit.resume.resume`). The stored blocks of runs are not
+    drawn again, and new blocks are stored.
     """
     found = _begun(target, plan)
     with stdout_to_stderr(), drawer(target, plan.jobs, plan.timeout, progress) as by:
@@ -183,7 +183,7 @@ def _keep(found: DrawnRuns, block: Planned, drawing: Drawing, state: State | Non
 
 
 def seed_of_tests(plan: Plan) -> int:
-    r"""The seed of the randomised tests; their randomisation makes the p-values exact."""
+    r"""The seed of the random draws that the tests use to make their p-values exact."""
     return int(stream(plan.seed, Stream.TEST).generate_state(1, np.uint64)[0])
 
 
@@ -254,7 +254,7 @@ def run_baselines(
 ) -> AuditReport:
     r"""Add the bounds of other methods to a report and, if ``figures``, the data of its figures.
 
-    All are computed for the pair, the feature and the claimed point of the reported outcome.
+    All are computed for the same pair, feature and claimed point as ``epsilon_lower``.
     """
     from audit.outputs.reading import read
     from audit.report.figure_data import histogram, tradeoff_band

@@ -1,8 +1,8 @@
 r"""Broken mechanisms with correct twins: an audit must refute each mechanism, but not its twin.
 
-``catalogue.toml`` describes the entries: the bug, its cost, its source and the twin. The mechanisms
-are functions in the modules of this package. Each entry has a fixed number. A new entry needs a
-twin, and the output law that proves its true epsilon
+``catalogue.toml`` describes the entries: the bug, its privacy cost, its source and the twin. The
+mechanisms are functions in the modules of this package. Each entry has a fixed number. A new entry
+needs a twin, and the output law that proves its true epsilon
 (tests/audit/broken_mechanisms/test_catalogue.py requires both).
 """
 
@@ -47,7 +47,8 @@ _BITS: Final = 64
 class Layer(Enum):
     r"""The layer of an audit that must detect a bug.
 
-    ``TIME`` samples call durations (``--feature time``); the outputs themselves satisfy the claim.
+    ``TIME`` samples the durations of calls (``--feature time``), because the outputs satisfy the
+    claim.
     """
 
     EXACT = "exact"
@@ -65,10 +66,10 @@ class Subject:
     (``epsilon``, ``delta``)-DP. By default the datasets are 0 and 1, and the claim is epsilon = 1.
     The other fields are optional:
 
-    - ``curve``: the text of a claimed privacy curve, such as
-      ``discrete-gaussian:sigma_squared=4@1``, which a correct implementation satisfies;
-    - ``features``: the features that reveal the bug, such as ``lowest-bit``; if there are none,
-      the outputs are tested;
+    - ``curve``: a privacy curve as text, such as ``discrete-gaussian:sigma_squared=4@1``, that is
+      claimed instead of (``epsilon``, ``delta``);
+    - ``features``: the features that reveal the bug, such as ``lowest-bit``; if there are none, the
+      outputs themselves are tested;
     - ``laws``: the laws of the output on both datasets, in the format of ``dpcore audit exact``;
     - ``call``: a function that makes one run with the same law as ``run``, so that the time of a
       call can be measured.
@@ -108,13 +109,14 @@ class Twin(Subject):
 class Entry(Subject):
     r"""A broken mechanism: the bug, its privacy cost, its source, and the correct twin.
 
-    ``true_epsilon`` encloses the smallest epsilon at which the outputs on ``pair`` are (epsilon,
-    delta)-close in both directions, with the delta of the claim. ``true_epsilon`` is infinite if no
-    finite epsilon suffices; for Skellam and Gaussian noise, it may also be infinite if no finite
-    epsilon suffices at delta = 0. For the layer ``TIME`` it does not exceed the claimed epsilon.
-    ``number`` is the fixed number of the entry. With ``runs`` runs (both datasets together), 95 of
-    100 audits at alpha = 0.05 refute the claim; for layers other than the sample layer, ``runs`` is
-    a maximum and need not suffice.
+    ``true_epsilon`` encloses the smallest epsilon such that the two output distributions on
+    ``pair`` are (epsilon, delta)-indistinguishable, where delta is that of the claim.
+    ``true_epsilon`` is infinite if no finite epsilon suffices; for Skellam and Gaussian noise, it
+    may also be infinite if no finite epsilon suffices at delta = 0. For the layer ``TIME`` it does
+    not exceed the claimed epsilon, because the outputs satisfy the claim. ``number`` is the fixed
+    number of the entry. With ``runs`` runs (both datasets together), 95 of 100 audits at alpha =
+    0.05 refute the claim; for layers other than the sample layer, ``runs`` is a maximum and need
+    not suffice.
     """
 
     number: int
@@ -127,7 +129,7 @@ class Entry(Subject):
 
 
 def seeded(rng: np.random.Generator) -> SeededRng:
-    r"""A generator of dpcore, seeded from ``rng``, for simulations: reproducible, not private."""
+    r"""A reproducible dpcore generator, seeded from ``rng``; for simulations only, not private."""
     return SeededRng(int(rng.integers(_SEEDS)))
 
 

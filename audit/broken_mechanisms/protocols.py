@@ -1,12 +1,13 @@
-r"""Bugs in noise that several users add jointly: dropouts, shuffling, wrapped shares.
+r"""Bugs in noise that several users add jointly: dropouts, shuffling, and sums modulo m.
 
-Most mechanisms here are protocols of dpcore with one wrong step: noise, encoding, shuffler and
-analyzer are production code, called once for all runs. A dataset is the value of one user; all
-other users have the value 0.
+Most mechanisms here are protocols of dpcore with one wrong step. Their noise, encoding, shuffler
+and analyzer are the production code, called once for all runs. A dataset is the value of one user;
+all other users have the value 0. A user's message is the value, in fixed point, plus a noise share,
+reduced modulo m.
 
-Suppose each of m parties draws a share X - Y with independent X, Y ~ Polya(1/m, beta). Then the sum
+Suppose each of k parties draws a share X - Y with independent X, Y ~ Polya(1/k, beta). Then the sum
 of the shares is discrete Laplace of scale 1/ln(1/beta). :func:`polya` draws X and Y as Poisson
-variables whose mean is Gamma(1/m) times the odds beta/(1 - beta). It uses floating point, so it is
+variables whose mean is Gamma(1/k) times the odds beta/(1 - beta). It uses floating point, so it is
 a simulation and not an exact sampler.
 """
 
@@ -59,10 +60,8 @@ _BITS: Final = BinaryShuffle(users=3, noise_bits=1, probability=Fraction(1, 2))
 def _messages(
     protocol: AggregatedSum, value: int, present: int, n: int, rng: np.random.Generator
 ) -> Integers:
-    r"""The messages of ``present`` users before the reduction mod m, one row per run.
-
-    The first user has ``value``.
-    """
+    # The messages of ``present`` users before the reduction mod m, one row per run. The first user
+    # has ``value``, the others 0.
     sent = protocol.share.sample((n, present), rng=seeded(rng))
     sent[:, 0] += value * protocol.precision
     return sent
@@ -75,24 +74,24 @@ def _summed(protocol: AggregatedSum, messages: Integers) -> Integers:
 
 
 def half_vanish(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""A sum with noise shares of four users for epsilon = 1, two of whom drop out."""
+    r"""The noisy sum of four users if two drop out; with all noise shares, epsilon would be 1."""
     return _summed(_FOUR, _messages(_FOUR, value, 2, n, rng))
 
 
 def reduced_noise(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The integer sum of messages in which users reduce only their noise mod m."""
+    r"""The integer sum of two users' messages, in which only the noise is reduced mod m."""
     sent = _messages(_TWO, 0, 2, n, rng) % _TWO.modulus
     sent[:, 0] += value * _TWO.precision
     return np.asarray(sent.sum(axis=1))
 
 
 def reduced_messages(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The sum of values and noise, reduced mod m; the reduction is post-processing."""
+    r"""The sum of two users' messages, reduced mod m after the addition (post-processing)."""
     return np.asarray(_messages(_TWO, value, 2, n, rng).sum(axis=1) % _TWO.modulus)
 
 
 def skellam(value: int, n: int, rng: np.random.Generator, *, variance: int) -> Integers:
-    r"""A sum with Skellam noise from four users, encoded with precision g = 4.
+    r"""A sum of four users with Skellam noise; values are encoded with g = 4 steps per unit.
 
     The correct variance is g^2 = 16, that of the difference of two Poisson variables with mean 8.
     """
@@ -113,12 +112,12 @@ def _bits(value: int, n: int, rng: np.random.Generator) -> Bits:
 
 
 def in_order(value: int, n: int, rng: np.random.Generator) -> Bits:
-    r"""The bits of three users, in the order of the users."""
+    r"""The randomised bits of three users, in the order of the users."""
     return _bits(value, n, rng).reshape(n, _BITS.users * _BITS.width)
 
 
 def shuffled(value: int, n: int, rng: np.random.Generator) -> Bits:
-    r"""The bits of three users, in a uniformly random order."""
+    r"""The randomised bits of three users, in a uniformly random order."""
     bits = _bits(value, n, rng)
     if not n:
         return bits.reshape(0, _BITS.users * _BITS.width)
@@ -127,15 +126,15 @@ def shuffled(value: int, n: int, rng: np.random.Generator) -> Bits:
 
 
 def shuffled_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The messages of three users in a random order, represented by sorting them.
+    r"""The sorted messages of three users, one row per run; a shuffler reveals the same.
 
-    Most noise shares are 0.
+    Most noise shares are 0, so single messages reveal the value.
     """
     return np.sort(_messages(_THREE, value, 3, n, rng) % _THREE.modulus, axis=1)
 
 
 def aggregated_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""Like :func:`shuffled_shares`, but aggregated: rows (sum of the messages mod m, 0, 0)."""
+    r"""Rows (s, 0, 0), where s is the sum mod m of the messages of three users."""
     sent = _messages(_THREE, value, 3, n, rng)
     seen = np.zeros((n, 3), dtype=np.int64)
     seen[:, 0] = sent.sum(axis=1) % _THREE.modulus
@@ -143,9 +142,9 @@ def aggregated_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def uncovered(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The number of 1 bits from two users who never send a cover.
+    r"""The number of 1 bits of two users whose noise is redrawn until it fits into the message.
 
-    Instead, noise is redrawn until it fits into the number of bits that a user sends.
+    The noise is bounded, so an extreme number of 1 bits reveals the value.
     """
     drawing = seeded(rng)
     noise = _COVERED.share.sample((n, 2), rng=drawing)
@@ -155,7 +154,7 @@ def uncovered(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def covered(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The number of 1 bits from two users, who each send a cover with probability >= 1/3."""
+    r"""The number of 1 bits of two users; with probability >= 1/3 a message is uniform noise."""
     if not n:
         return np.zeros(0, dtype=np.int64)
     held = np.repeat([value, 0], n)
@@ -164,12 +163,12 @@ def covered(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def half_vanish_loss() -> arb:
-    r"""The largest privacy loss of :func:`half_vanish` on the values 0 and 1."""
+    r"""The largest privacy loss of :func:`half_vanish` between the values 0 and 1."""
     return _largest_loss(_FOUR.observed_noise(2), _STEPS)
 
 
 def shuffled_shares_loss() -> arb:
-    r"""The largest privacy loss of :func:`shuffled_shares` on the values 0 and 1."""
+    r"""The largest privacy loss of :func:`shuffled_shares` between the values 0 and 1."""
     return _largest_loss(_THREE.share, _THREE.precision)
 
 
@@ -186,9 +185,10 @@ _BETA: Final = math.exp(-0.5 / _SENSITIVITY)
 
 
 def polya(value: int, n: int, rng: np.random.Generator, *, inverted: bool = False) -> Integers:
-    r"""A fixed-point sum of sensitivity 16 at epsilon = 1/2, for which beta is e^(-1/32).
+    r"""A value plus the noise shares of 8 parties, for sensitivity 16 and epsilon = 1/2.
 
-    With ``inverted`` odds the noise has scale 1/ln(1/(1 - beta)) = 0.29 instead of 32.
+    The correct parameter beta = e^(-1/32) gives noise of scale 32. If ``inverted``, the odds
+    beta/(1 - beta) are inverted, which gives noise of scale 1/ln(1/(1 - beta)) = 0.29.
     """
     odds = (1 - _BETA) / _BETA if inverted else _BETA / (1 - _BETA)
     plus, minus = rng.poisson(rng.gamma(1 / _PARTIES, odds, (2, n, _PARTIES))).sum(axis=2)
@@ -196,7 +196,7 @@ def polya(value: int, n: int, rng: np.random.Generator, *, inverted: bool = Fals
 
 
 def inverted_odds_loss() -> arb:
-    r"""The largest privacy loss with inverted odds: 16 steps of ln(1/(1 - beta))."""
+    r"""The privacy loss 16 ln(1/(1 - beta)) of :func:`polya` with inverted odds."""
     beta = (-1 / (2 * arb(_SENSITIVITY))).exp()
     return -_SENSITIVITY * (1 - beta).log()
 
@@ -209,26 +209,26 @@ _ODDS: Final = Fraction(1284, 1000)
 
 
 def noisy_bits(value: int, n: int, rng: np.random.Generator, *, chance: RationalLike) -> Integers:
-    r"""A sum in thirds plus two noise bits from each of four users.
+    r"""Three times a value, plus two random bits of probability ``chance`` from each of four users.
 
-    Fair bits give (70/3, 0.145)-DP. The refuted lemma uses bits of probability 0.7265..., which the
-    catalogue rounds down to 0.726.
+    Fair bits give (70/3, 0.145)-DP. The refuted lemma (``docs/errata.md``) uses bits of probability
+    0.7265..., which the catalogue rounds down to 0.726.
     """
     noise = Binomial(trials=8, probability=chance).sample(n, rng=seeded(rng))
     return 3 * value + noise
 
 
 def relaxed_sum(value: int, n: int, rng: np.random.Generator, *, scale: int) -> Integers:
-    r"""Rows (sum of 64 users' messages, bit), where the value of the first user is 0 or 1.
+    r"""Rows (sum of 64 users' messages, one bit), where the value of the first user is 0 or 1.
 
-    At epsilon = 1 and precision g = 1, the sum with noise of scale 2 g/epsilon = 2 costs 1/2, and
-    the bit costs 1/4 twice. Theorem 3 of Chowdhury and Zhou (2023) states the scale g/epsilon = 1,
-    which is too small (``docs/errata.md``).
+    At epsilon = 1 and g = 1 step per unit, the sum with noise of scale 2 g/epsilon = 2 costs 1/2,
+    and the bit costs 1/4 twice. Theorem 3 of Chowdhury and Zhou (2023) states the scale g/epsilon =
+    1, which is too small (``docs/errata.md``).
 
-    The bit depends on the first message: it is 1 with probability c u if the message is 1, and
-    otherwise with probability c/u, where u = 1.284 and c = 1/(1 + u). For every message the bit's
-    log-probabilities are within ln u <= 1/4 of those of a bit that is 1 with probability c, so this
-    aggregation is (1/4, 0)-relaxed.
+    Let u = 1.284 and c = 1/(1 + u). The bit depends on the first message: it is 1 with probability
+    c u if the message is 1, and otherwise with probability c/u. For every message the
+    log-probabilities of the bit are within ln u <= 1/4 of those of a bit that is 1 with probability
+    c, so this aggregation is (1/4, 0)-relaxed.
     """
     source = seeded(rng)
     share = PolyaDifference(shape=Fraction(1, _USERS), scale=scale)
@@ -242,10 +242,11 @@ def relaxed_sum(value: int, n: int, rng: np.random.Generator, *, scale: int) -> 
 
 
 def relaxed_sum_loss() -> arb:
-    r"""The privacy loss of the output (1, 1) of :func:`relaxed_sum` at scale 1.
+    r"""The privacy loss ln(P_B/P_A) of the output (1, 1) of :func:`relaxed_sum` at scale 1.
 
-    The loss is computed from the probabilities of this output on datasets B and A, both multiplied
-    by u (1 + u). The first message is 1 if its noise is 0 on dataset B, or 1 on dataset A.
+    P_A and P_B are the probabilities of this output if the first user's value is 0 and 1. Both are
+    computed as multiples of 1/(u (1 + u)), where u = 1.284. The first message is 1 if the user's
+    noise share is 1 for the value 0, or 0 for the value 1.
     """
     share = PolyaDifference(shape=Fraction(1, _USERS), scale=1)
     rest = PolyaDifference(shape=Fraction(_USERS - 1, _USERS), scale=1).pmf_ball(0)

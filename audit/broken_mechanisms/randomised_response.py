@@ -1,13 +1,12 @@
 r"""Local randomisers: randomised response, RAPPOR, subset selection, hashing, Hadamard response.
 
-Probabilities are multiples of 1/1000, or of 2^-32 where dpcore.local draws the reports, so that
-every law is exact. They are rounded such that a correct mechanism costs slightly less than its
-claim.
+Probabilities are multiples of 1/1000, or of 2^-32 if dpcore.local draws the reports, so that every
+law is exact. They are rounded such that a correct mechanism costs slightly less than its claim.
 
 Sources: Warner, "Randomized response" (1965); Erlingsson, Pihur and Korolova, "RAPPOR: Randomized
-Aggregatable Privacy-Preserving Ordinal Response" (2014), whose permanent response flips each bit
-with probability f/2 and costs epsilon = 2 h ln((1 - f/2)/(f/2)) for values that differ in 2 h bits;
-here h = 1.
+Aggregatable Privacy-Preserving Ordinal Response" (2014). RAPPOR's permanent response flips each bit
+with probability f/2. If the encodings of two values differ in 2 h bits, it costs epsilon = 2 h
+ln((1 - f/2)/(f/2)). Here encodings are one-hot, so h = 1.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ def _happens(thousandths: int, shape: int | tuple[int, ...], rng: np.random.Gene
 
 
 def four_answers(truth: int, n: int, rng: np.random.Generator, *, kept: int = _KEPT) -> Integers:
-    r"""One of four answers, the true answer with probability ``kept``/1000.
+    r"""Randomised response with four answers; the true one has probability ``kept``/1000.
 
-    The default, 0.475, costs epsilon = ln 2.714...
+    The default, 0.475, costs epsilon = ln 2.714..., slightly less than 1.
     """
     other = (truth + rng.integers(1, _ANSWERS, size=n)) % _ANSWERS
     return np.where(_happens(kept, n, rng) == 1, truth, other)
@@ -56,33 +55,34 @@ def four_answers(truth: int, n: int, rng: np.random.Generator, *, kept: int = _K
 def permanent(
     value: int, n: int, rng: np.random.Generator, *, width: int = 4, flipped: int = _FLIPPED
 ) -> Integers:
-    r"""The one-hot bits of a value, each flipped with probability f/2 = ``flipped``/1000.
+    r"""RAPPOR's permanent response: the one-hot bits of a value, each flipped with probability f/2.
 
-    At epsilon = 1 the correct probability is 0.378, because two values differ in two bits. The
-    probability 0.269 costs epsilon for each bit, so 2 epsilon in total.
+    Here f/2 = ``flipped``/1000. At epsilon = 1 the correct f/2 is 0.378, because the encodings of
+    two values differ in two bits. With f/2 = 0.269 each of the two bits costs epsilon.
     """
     bits = (np.arange(width) == value).astype(np.int64)
     return np.asarray(bits ^ _happens(flipped, (n, width), rng))
 
 
 def memoised(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""Two reports on one permanent response of two bits.
+    r"""Two reports of a value, both derived from one permanent response of two bits.
 
-    Each report flips each bit of the response again with probability 1/10, so any number of reports
-    reveals no more than the permanent response.
+    A report is the permanent response with each bit flipped again with probability 1/10. So any
+    number of reports reveals no more than the permanent response.
     """
     kept = permanent(value, n, rng, width=2)
     return np.concatenate([kept ^ _happens(_REPORTED_WRONG, (n, 2), rng) for _ in range(2)], axis=1)
 
 
 def one_time_twice(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""Two reports without memoisation: each has a new permanent response."""
+    r"""Two reports of a value without memoisation: each is a new permanent response of two bits."""
     return np.concatenate([permanent(value, n, rng, width=2) for _ in range(2)], axis=1)
 
 
 class SubsetAsTwoAnswers(SubsetSelection):
-    r"""Subset selection with truth probability e^epsilon/(e^epsilon + 1), which is right only for
-    subsets of half of the values.
+    r"""Subset selection that contains the true value with probability e^epsilon/(e^epsilon + 1).
+
+    The probability is correct only if a subset contains half of all values.
     """
 
     @property
@@ -91,7 +91,7 @@ class SubsetAsTwoAnswers(SubsetSelection):
 
 
 class HashingSeededByValue(LocalHashing):
-    r"""Local hashing with a seed that is computed from the value; the report contains the seed."""
+    r"""Local hashing whose seed is computed from the user's value, and contained in the report."""
 
     def _encode(self, values: Integers, rng: Rng) -> Reports:
         seeds = (5 * values + 2) % self.base**self._digits
@@ -106,7 +106,7 @@ _MECHANISMS: Final[dict[str, type[LocalReport]]] = {
 
 
 def reported(value: int, n: int, rng: np.random.Generator, *, by: str, values: int) -> Reports:
-    r"""The reports of n users with ``value``, from a mechanism of dpcore.local at epsilon = 1."""
+    r"""The reports of n users with ``value`` at epsilon = 1, by a mechanism of dpcore.local."""
     return _reports(value, n, rng, _MECHANISMS[by](epsilon=1, values=values))
 
 
@@ -118,16 +118,16 @@ def _reports(value: int, n: int, rng: np.random.Generator, by: LocalReport) -> R
 def two_coefficients(
     value: int, n: int, rng: np.random.Generator, *, each: RationalLike
 ) -> Reports:
-    r"""Two Hadamard coefficients of one value, each reported at epsilon = ``each``."""
+    r"""Two reports of one value by Hadamard response, each at epsilon = ``each``."""
     one = HadamardResponse(epsilon=each, values=3)
     return _reports(value, 2 * n, rng, one).reshape(n, 2)
 
 
 def loss(*, true: RationalLike | None = None, others: int = 1, times: int = 1) -> arb:
-    r"""The largest privacy loss of ``times`` answers, each correct with probability ``true``.
+    r"""The largest privacy loss of ``times`` answers by randomised response, drawn independently.
 
-    Each of ``others`` alternatives has probability (1 - true)/others. By default ``true`` is the
-    probability of binary randomised response at epsilon = 1.
+    The true answer has probability ``true``, and each of ``others`` other answers has probability
+    (1 - true)/others. By default ``true`` is that of binary randomised response at epsilon = 1.
     """
     own = RandomisedResponse(epsilon=1, values=2).own if true is None else rational("true", true)
     return times * ball(others * own / (1 - own)).log()

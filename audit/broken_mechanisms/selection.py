@@ -1,10 +1,11 @@
 r"""Bugs in selection: sparse vector, noisy max, the exponential mechanism, permute-and-flip.
 
-The sparse vector technique reports which of many answers reach a noisy threshold, here 0 plus
-noise; each answer changes by at most 1 between neighbours, in either direction. Only answers above
-the threshold should cost privacy; four published variants omit noise, or a stop, that this
-guarantee needs. Algorithms are numbered as in Figure 1 of Lyu, Su and Li, "Understanding the Sparse
-Vector Technique for Differential Privacy" (arXiv 1603.01699); Algorithm 1 is correct.
+The sparse vector technique reports which of many answers reach a noisy threshold. Here the
+threshold is 0 plus noise, and each answer differs by at most 1 between neighbours, in either
+direction. Only answers above the threshold should cost privacy. Four published variants do not have
+this guarantee, because they omit noise or never stop. Algorithms are numbered as in Figure 1 of
+Lyu, Su and Li, "Understanding the Sparse Vector Technique for Differential Privacy" (arXiv
+1603.01699); Algorithm 1 is correct.
 
 Report noisy max: Dwork and Roth, "The Algorithmic Foundations of Differential Privacy" (2014),
 section 3.3. The exponential mechanism (McSherry and Talwar, "Mechanism Design via Differential
@@ -61,11 +62,11 @@ def sparse_vector(
 ) -> Integers:
     r"""Report for each answer whether it reaches the threshold, until ``cutoff`` answers do.
 
-    A row contains 1 for "above", 0 for "below" and -1 for "not answered". ``scales`` are the noise
-    scales of the threshold and of the answers; ``cutoff`` is c in Algorithms 1 and 4. At epsilon
-    = 1, Algorithm 1 spends half of epsilon on the threshold (scale 2), and the other half on the
-    answers (scale 2 c/(1/2) = 4 c). Algorithm 4 spends a quarter and three quarters, for every c.
-    Algorithm 6 uses scale 2 for both, and no cutoff.
+    Rows contain 1 for "above", 0 for "below" and -1 for "not answered". ``scales`` are the noise
+    scales of the threshold and of the answers; ``cutoff`` is c in Algorithms 1 and 4. At epsilon =
+    1, Algorithm 1 spends 1/2 on the threshold (scale 2), and 1/2 on the answers (scale 2 c/(1/2) =
+    4 c). Algorithm 4 spends 1/4 on the threshold and 3/4 on the answers, for every c. Algorithm 6
+    has scale 2 for both, and no cutoff.
     """
     above = _reached(answers, scales, n, rng)[1].astype(np.int64)
     before = np.cumsum(above, axis=1) - above
@@ -80,20 +81,21 @@ def sparse_vector_value(
     scales: _Scales = (4, 8),
     fresh: RationalLike = 2,
 ) -> Integers:
-    r"""The number of answers before the first that reaches the threshold, and its noisy value.
+    r"""For the first answer that reaches the threshold: the number of answers before it, and its
+    value.
 
-    The comparison is Algorithm 1 with c = 1. By default a quarter of epsilon is spent on the
-    threshold (scale 4) and a quarter on the answers (scale 8). Half of epsilon is spent on the
-    release of the value, with new noise of scale ``fresh`` = 2.
+    That answer is found by Algorithm 1 with c = 1, and its value is released with new noise of
+    scale ``fresh``. By default a quarter of epsilon is spent on the threshold (scale 4), a quarter
+    on the comparisons (scale 8), and half on the released value (scale 2).
     """
     reached = _reached(answers, scales, n, rng)[1]
     return _first(np.asarray(answers) + laplace(fresh, reached.shape, rng), reached)
 
 
 def sparse_vector_roth(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""Like :func:`sparse_vector_value`, but the value has the noise of its comparison (scale 2).
+    r"""Like :func:`sparse_vector_value`, but it releases the noisy value that was compared.
 
-    The value therefore bounds the noisy threshold from above (Algorithm 3 with c = 1).
+    Its noise has scale 2. It bounds the noisy threshold from above (Algorithm 3 with c = 1).
     """
     return _first(*_reached(answers, (2, 2), n, rng))
 
@@ -101,7 +103,8 @@ def sparse_vector_roth(answers: Sequence[int], n: int, rng: np.random.Generator)
 def sparse_vector_gap(
     answers: Sequence[int], n: int, rng: np.random.Generator, *, public: bool = False
 ) -> Integers:
-    r"""The number of answers before the first that reaches the threshold, and its gap.
+    r"""For the first answer that reaches the threshold: the number of answers before it, and its
+    gap.
 
     The gap is the noisy answer minus the noisy threshold, with the scales of Algorithm 1 for c = 1.
     If the threshold is ``public``, it has no noise, and all of epsilon is spent on the answers.
@@ -122,10 +125,9 @@ def row_mass(row: Sequence[int], answers: Sequence[int], scales: _Scales) -> arb
     r"""The probability of the output ``row`` of a sparse vector mechanism.
 
     The answers with a 1 in ``row`` reach the noisy threshold, and those with a 0 do not; answers
-    with another entry were not queried.
-    ``scales`` are the scales of the noise of the threshold and of the answers. The probability is a
-    sum over thresholds of absolute value at most 256, plus a ball that contains the contribution of
-    all other thresholds.
+    with another entry were not queried. ``scales`` are the noise scales of the threshold and of the
+    answers. The result encloses the probability: the terms of noisy thresholds up to 256 in
+    absolute value are summed, and the sum of all other terms is bounded.
     """
     threshold, noise = (DiscreteLaplace(scale=scale) for scale in scales)
     below = {k: noise.cdf_ball(k) for k in range(-_REACH - 1 - max(answers), _REACH - min(answers))}
@@ -146,9 +148,10 @@ def row_mass(row: Sequence[int], answers: Sequence[int], scales: _Scales) -> arb
 def row_loss(
     row: Sequence[int], pair: Sequence[Sequence[int]], scales: _Scales, *, released: int = 0
 ) -> arb:
-    r"""The privacy loss of the output ``row``: the first answers in ``pair`` against the second.
+    r"""The privacy loss of the output ``row``: ln(P/P'), plus ``released``.
 
-    ``released`` is the loss of a value that is released in addition; it is added.
+    P and P' are the probabilities of ``row`` for the first and the second list of answers in
+    ``pair``. ``released`` is the privacy loss of a value that is released in addition.
     """
     first, second = (row_mass(row, answers, scales) for answers in pair)
     return (first / second).log() + released
@@ -160,11 +163,11 @@ def row_loss(
 def noisy_max(
     counts: Sequence[int], n: int, rng: np.random.Generator, *, scale: int = 2, shared: bool = False
 ) -> Integers:
-    r"""The index of the largest noisy count; the first such index if there are several.
+    r"""The index of the largest noisy count, or the first such index if there are several.
 
     At epsilon = 1 the correct noise has scale 2/epsilon = 2 and is drawn separately for each count;
     if ``shared``, all counts have the same draw. Scale 1 suffices only if all counts change in the
-    same direction, but between neighbours one count may grow while the others fall.
+    same direction; but between neighbours one count may grow while the others fall.
     """
     noisy: Integers = np.asarray(counts) + laplace(scale, (n, 1 if shared else len(counts)), rng)
     return np.asarray(noisy.argmax(axis=1))
@@ -177,7 +180,7 @@ def noisy_max_value(counts: Sequence[int], n: int, rng: np.random.Generator) -> 
 
 
 def half_noise_loss() -> arb:
-    r"""The privacy loss of the index 0 of :func:`noisy_max` with scale 1."""
+    r"""The privacy loss of :func:`noisy_max` with scale 1, at the output 0 (the first index)."""
 
     # The first count wins if no other noisy count exceeds it. For ``row_mass`` the noise of the
     # first count is the threshold, and another count wins if it is larger by at least 1: its answer
@@ -204,7 +207,7 @@ def exponential(
 
     At epsilon = 1 the correct weights are 1 and 1.648, a factor of e^(1/2) per unit of score. With
     2.718, a factor of e, the mechanism costs more than epsilon, because the sum of the weights
-    changes, too.
+    depends on the data, too.
     """
     ends = np.cumsum([weight if score else _UNIT for score in scores])
     chosen: Integers = np.searchsorted(ends, rng.integers(ends[-1], size=n), side="right")
@@ -212,9 +215,9 @@ def exponential(
 
 
 def undivided_loss() -> arb:
-    r"""The privacy loss of the first of nine candidates with the weight w = 2.718.
+    r"""The privacy loss of :func:`exponential` with the weight w = 2.718, at candidate 1 of 9.
 
-    Its probability is w/(w + 8) on one dataset, and 1/(1 + 8 w) on the other.
+    The candidate has probability w/(w + 8) on one dataset, and 1/(1 + 8 w) on the other.
     """
     w = Fraction(_WHOLE, _UNIT)
     return ball(w * (1 + _OTHERS * w) / (w + _OTHERS)).log()
@@ -223,7 +226,7 @@ def undivided_loss() -> arb:
 def selected(
     scores: Sequence[int] | Integers, n: int, rng: np.random.Generator, *, by: Selection
 ) -> Integers:
-    r"""The indices of n independent choices with a mechanism of dpcore.selection."""
+    r"""The indices chosen in n independent runs of ``by``, a mechanism of dpcore.selection."""
     source = seeded(rng)
     return np.array([by.release(scores, rng=source) for _ in range(n)], dtype=np.int64)
 
@@ -231,18 +234,18 @@ def selected(
 def permute_and_flip(
     scores: Sequence[int], n: int, rng: np.random.Generator, *, epsilon: int
 ) -> Integers:
-    r"""Permute-and-flip: a candidate whose score is 1 below the largest is accepted with
-    probability e^(-epsilon/2).
+    r"""The index chosen by permute-and-flip for sensitivity 1.
+
+    A candidate whose score is 1 below the largest is accepted with probability e^(-epsilon/2).
     """
     return selected(scores, n, rng, by=Selection(epsilon=epsilon, sensitivity=1))
 
 
 def undivided_coins_loss() -> arb:
-    r"""The privacy loss of the first of nine candidates if :func:`permute_and_flip` accepts a score
-    that is 1 below the largest with probability x = 1/e.
+    r"""The privacy loss of :func:`permute_and_flip` at epsilon = 2, at candidate 1 of 9.
 
-    The first candidate has probability E[1/(1 + Bin(8, x))] = (1 - (1 - x)^9)/(9 x) on one dataset,
-    and x/9 on the other.
+    A score that is 1 below the largest is accepted with probability x = 1/e. The candidate has
+    probability E[1/(1 + Bin(8, x))] = (1 - (1 - x)^9)/(9 x) on one dataset, and x/9 on the other.
     """
     x = arb(-1).exp()
     return ((1 - (1 - x) ** (_OTHERS + 1)) / x**2).log()
@@ -264,7 +267,10 @@ def median_scores(values: Sequence[int], candidates: Integers) -> Integers:
 def median(
     values: Sequence[int], n: int, rng: np.random.Generator, *, among_values: bool = False
 ) -> Integers:
-    r"""The median, chosen by the exponential mechanism from 0, ..., 8 or from the values."""
+    r"""The median, chosen by the exponential mechanism from the candidates 0, ..., 8.
+
+    If ``among_values``, the candidates are the values themselves.
+    """
     candidates = np.unique(values) if among_values else np.arange(9)
     return candidates[selected(median_scores(values, candidates), n, rng, by=MEDIAN)]
 
@@ -273,9 +279,9 @@ _REACHED: Final = 6
 
 
 def unknown_keys(rows: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""Which of three keys are released: those whose noisy count reaches 6.
+    r"""For each of three keys, whether it is released because its noisy count reaches 6.
 
-    Only one user has these keys, with ``rows`` rows for each key. The noise has scale 3, because at
-    epsilon = 1 a user may have three rows.
+    Only one user has these keys, with ``rows`` rows for each. The noise has scale 3, because at
+    epsilon = 1 a user may have three rows in total.
     """
     return (rows > 0) * (rows + laplace(3, (n, 3), rng) >= _REACHED).astype(np.int64)

@@ -1,1 +1,1 @@
-r"""The commands of ``dpcore audit``; ``commands`` registers them."""
+r"""The commands of ``dpcore audit``; the module ``commands`` registers them."""

@@ -1,7 +1,7 @@
-r"""The ``dpcore audit`` commands, which the entry point ``commands`` registers.
+r"""The ``dpcore audit`` commands; the package's entry point is ``commands`` in this module.
 
-``dpcore audit TARGET`` is the command itself: a first argument that is not a sub-command is a
-target (write ``./fit.py:fit`` for a target with the name of a sub-command).
+A first argument that is not a sub-command is a target: ``dpcore audit TARGET`` audits it. Write
+``./fit.py:fit`` for a target with the name of a sub-command.
 """
 
 from __future__ import annotations

@@ -28,20 +28,21 @@ from dpcore.spec_syntax import did_you_mean
 
 
 class SpecOptions:
-    r"""Options that are fields of :class:`audit.audit_spec.AuditSpec`.
+    r"""The options of a command that are fields of :class:`audit.audit_spec.AuditSpec`.
 
     :func:`with_spec` makes a subclass for each command.
     """
 
     def given(self) -> dict[str, Any]:
-        r"""The values of the options that were given, by field name."""
+        r"""The values of the options that the user gave, by the name of the field."""
         return {name: value for name, value in vars(self).items() if value not in (None, False)}
 
 
 def with_spec(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    r"""Decorate a command, which gets the fields ``names`` as options (by default, all fields).
+    r"""Return a decorator that adds options to a command: one for each spec field in ``names``.
 
-    Their values are passed as the command's parameter ``options``, a :class:`SpecOptions`.
+    Without names, all fields become options. The values of the options are passed as the command's
+    parameter ``options``, a :class:`SpecOptions`.
     """
     taken = [each for each in fields(AuditSpec) if not names or each.name in names]
     options = [(each.name, *_option(each, panels=not names)) for each in taken]
@@ -55,7 +56,7 @@ def with_spec(*names: str) -> Callable[[Callable[..., None]], Callable[..., None
 
 
 def spec_of(options: SpecOptions) -> AuditSpec:
-    r"""Return the spec for the given options; error messages name the options."""
+    r"""Return the audit spec for the given options; error messages name the options."""
     given = options.given()
     with named_by_options():
         if "pair" in given:
@@ -64,7 +65,7 @@ def spec_of(options: SpecOptions) -> AuditSpec:
 
 
 def seed_of(spec: AuditSpec) -> int:
-    r"""The seed of an audit, or a random seed if the spec has none."""
+    r"""The seed of the spec, or a new random seed if the spec has none."""
     return secrets.randbits(32) if spec.seed is None else spec.seed
 
 
@@ -96,7 +97,7 @@ def _name(field: Field[Any]) -> str:
 
 
 def named_by_options() -> AbstractContextManager[None]:
-    r"""Report errors about a field of a spec under the name of its option."""
+    r"""A context in which errors about a field of a spec name the field's option instead."""
     options = {each.name: _name(each) for each in fields(AuditSpec)}
     options |= {name.lstrip("-"): name for name in options.values()}  # --feature sets ``features``
     within = {part: f"--claim: {part}" for part in ("epsilon", "delta")}
@@ -104,7 +105,7 @@ def named_by_options() -> AbstractContextManager[None]:
 
 
 def read_pair(texts: tuple[str, str]) -> tuple[Any, Any]:
-    r"""Parse the datasets of --pair as JSON."""
+    r"""Parse the two datasets of ``--pair`` as JSON."""
     return _dataset("A", texts[0]), _dataset("B", texts[1])
 
 
@@ -117,14 +118,14 @@ def _dataset(name: str, text: str) -> Any:
 
 
 def read_spec(path: Path) -> dict[str, Any]:
-    r"""Parse the fields of a file: TOML, or JSON if its name ends in ``.json``.
+    r"""Parse the file of ``--spec``, a dict of fields: TOML, or JSON if its name ends in ``.json``.
 
         target = "noisy.py:count"
         claim = "epsilon=1"
         pair = [0, 1]
         runs = 1e6
 
-    File names are relative to the working folder, as on the command line.
+    File names in it are relative to the working folder, as on the command line.
     """
     from audit.targets.check_neighbours import read_document
 
@@ -152,7 +153,7 @@ def print_report(text: str, warnings: Iterable[str] = ()) -> None:
 def leave_with(
     result: Result, form: str, output: Path | None = None, html: Path | None = None
 ) -> NoReturn:
-    r"""Write a result to the given files, print it, and exit."""
+    r"""Write a result to the given files, print it, and exit with its exit code."""
     Rendered.of(result, form=form, html=html).publish(output=output, html=html)
     raise typer.Exit(result.exit_code)
 
@@ -165,7 +166,7 @@ def leave_isolated(
     form: str,
     options: AbstractContextManager[None],
 ) -> NoReturn:
-    r"""Audit a target in a separate process, print the report, and exit."""
+    r"""Audit a target in a separate process, print the report, and exit with its exit code."""
     from audit.sandbox.child_process import error_fields, error_from_fields
     from audit.sandbox.sandboxed_target import importing, run_isolated
 
@@ -187,7 +188,7 @@ def leave_isolated(
 
 
 def check_files(**files: Path | None) -> None:
-    r"""Raise an error, before any run, if an output file could not be written."""
+    r"""Raise an error, before any run, if one of the output files cannot be written."""
     places: dict[Path, str] = {}
     for name, path in files.items():
         if path is None:
@@ -209,7 +210,7 @@ def check_files(**files: Path | None) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendered:
-    r"""A result as JSON, as HTML and in the format to print, all rendered before printing."""
+    r"""A result in all its output formats, which are made before anything is printed."""
 
     result: Result
     document: str
@@ -218,7 +219,7 @@ class Rendered:
 
     @classmethod
     def of(cls, result: Result, *, form: str, html: Path | None) -> Rendered:
-        r"""Render all views of a result; this may run code of the outputs, which may print."""
+        r"""Render a result in all formats; this can run code of output objects, which may print."""
         nothing = getattr(result, "error", None) is not None and not getattr(result, "runs", 0)
         page: str | InvalidParameter = ""
         if html is not None:
@@ -234,10 +235,10 @@ class Rendered:
         )
 
     def publish(self, *, output: Path | None, html: Path | None, statement: bool = False) -> None:
-        r"""Write the files, then print the result.
+        r"""Write the JSON and HTML files, then print the result.
 
-        If a file cannot be written, the error is raised after everything else was written. With
-        ``statement=True``, a terminal shows the statement of the result, in colour.
+        If a file cannot be written, the error is raised at the end. With ``statement=True``, a
+        terminal shows only the statement of the result, in colour.
         """
         unwritten: InvalidParameter | None = None
         for name, path, text in (("--output", output, self.document), ("--html", html, self.page)):
@@ -257,7 +258,7 @@ class Rendered:
 
 
 def show(statement: Statement, file: TextIO) -> None:
-    r"""Print a report, in colour on a terminal that supports it."""
+    r"""Print the statement of a report, in colour on a terminal that supports it."""
     if not file.isatty():
         file.write(page(statement.lines()))
         return

@@ -24,7 +24,7 @@ _SARIF: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    r"""A test case: its name, target and outcome, and the rule by which code scanning groups it."""
+    r"""A test case in a report; code scanning groups test cases that have the same ``rule``."""
 
     target: str
     name: str
@@ -36,20 +36,24 @@ class Case:
 
 
 def outcome_of(exit_code: int) -> Outcome:
-    r"""The outcome of a command with ``exit_code``: 1 is a failure, larger codes are errors."""
+    r"""The outcome of a command with ``exit_code``: 0 is passed, 1 failed, any other an error."""
     outcomes: dict[int, Outcome] = {ANSWER: "passed", NEGATIVE_ANSWER: "failed"}
     return outcomes.get(exit_code, "error")
 
 
 def format_of(name: str, *, as_json: bool) -> str:
-    r"""The format that a command prints; the option ``--json`` means ``--format json``."""
+    r"""The output format of a command, for which ``--json`` means ``--format json``."""
     if as_json and name not in {"text", "json"}:
         raise InvalidParameter("--format", name, "contradicts --json: give only one of the two")
     return "json" if as_json else name
 
 
 def formatted(name: str, *, text: str, document: str, cases: Iterable[Case]) -> str:
-    r"""The output in the format ``name``: ``text``, ``document`` (JSON), or ``cases`` (others)."""
+    r"""Return the output in the format ``name``.
+
+    The format "text" is ``text``, and "json" is ``document``. The formats "junit" and "sarif" are
+    made from ``cases``.
+    """
     match name:
         case "junit":
             return _junit(list(cases))

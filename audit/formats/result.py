@@ -1,9 +1,9 @@
-r"""Results: frozen dataclasses with JSON, HTML and text views derived from their fields.
+r"""Results: frozen dataclasses from which JSON, HTML and text are derived.
 
-Fields declared with :func:`fact` and properties declared with :func:`computed` determine the JSON
-document and its schema. The sentences of :meth:`Result.statement`, the sections and the cases
-determine the terminal text, the notebook card, the HTML page, and the formats of
-:mod:`audit.formats.junit_and_sarif`.
+The facts of a result are the fields declared with :func:`fact` and the properties declared with
+:func:`computed`. They determine the JSON document and its schema. The sentences of
+:meth:`Result.statement`, the sections and the test cases determine the terminal text, the HTML
+page, its short form in a notebook, and the formats of :mod:`audit.formats.junit_and_sarif`.
 
 The HTML page is one self-contained file without scripts, and loads nothing from the network. Its
 markup is in ``templates/``. Jinja2 escapes every text; invisible characters are replaced, long
@@ -37,7 +37,7 @@ from dpcore.numbers.rounding import down, up
 
 
 def json_text(document: Mapping[str, Any]) -> str:
-    r"""The document as JSON, with a final newline; values unsupported by JSON become text."""
+    r"""Write a document as JSON with a final newline; values that JSON lacks become text."""
     return json.dumps(document, indent=2, default=str, allow_nan=False) + "\n"
 
 
@@ -58,11 +58,11 @@ class _Fact:
 
 
 def fact(about: str, *, name: str = "", kind: str = "", write: Any = None, **default: Any) -> Any:
-    r"""Declare a field of a result, with the description ``about`` in the schema.
+    r"""Declare a field of a result as a key of its JSON document.
 
-    ``write`` converts the field to its JSON value, by default :func:`plain`. ``kind`` is the type
-    of the JSON value, by default that of the field. ``name`` is the key, by default the name of the
-    field.
+    ``about`` is the description of the key in the schema. ``write`` converts the field to its JSON
+    value, by default :func:`plain`. ``kind`` is the type of the JSON value, by default that of the
+    field. ``name`` is the key, by default the name of the field.
     """
     return field(metadata={"fact": _read(about, name, kind, write)}, **default)
 
@@ -74,7 +74,7 @@ class _Property(Protocol[_Value_co]):
 def computed(
     about: str, *, before: str = "", name: str = "", kind: str = "", write: Any = None
 ) -> Callable[[Callable[[Any], _Value_co]], _Property[_Value_co]]:
-    r"""Declare a property as a key of the document, before the field ``before``, else last."""
+    r"""Declare a property as a key of the JSON document, placed before the field ``before``."""
 
     def marked(getter: Any) -> Any:
         getter.fact = _read(about, name, kind, write, before)
@@ -86,7 +86,7 @@ def computed(
 def members(*names: str) -> Callable[[Any], dict[str, Any]]:
     r"""Return a ``write`` function that converts an object to a dict of its attributes ``names``.
 
-    If the field is declared with the name "*", the attributes become keys of the document itself.
+    If the declared ``name`` of the field is "*", the attributes become keys of the document itself.
     """
     return lambda value: {name: plain(getattr(value, name)) for name in names}
 
@@ -115,7 +115,7 @@ def _facts(kind: type[Any]) -> list[tuple[str, _Fact, str]]:
 
 
 def plain(value: Any) -> Any:
-    r"""Convert a value to JSON types: fractions and inf to text, enclosures to [lower, upper]."""
+    r"""Convert a value to JSON types: a fraction or inf to text, an enclosure to [lower, upper]."""
     match value:
         case float():
             return value + 0.0 if math.isfinite(value) else "inf"  # -0.0 becomes 0.0
@@ -146,23 +146,23 @@ def _document(value: Any) -> dict[str, Any]:
 
 
 class Facts:
-    r"""Base of frozen dataclasses that convert their declared facts to JSON.
+    r"""Base class of frozen dataclasses that convert their declared facts to JSON.
 
-    If no field is declared with :func:`fact`, every field is converted.
+    If no field is declared with :func:`fact`, every field is a fact.
     """
 
     __slots__ = ()
 
     def to_json(self) -> dict[str, Any]:
-        r"""The facts as plain values, by name."""
+        r"""The facts as JSON values, by key."""
         return _document(self)
 
 
 class Result(Facts, ABC):
-    r"""A frozen dataclass of facts with a verdict.
+    r"""Base class of results: frozen dataclasses of facts, with a verdict.
 
-    ``print`` shows its sentences, :meth:`to_text` returns its JSON text, and a notebook shows its
-    card.
+    ``print`` prints the sentences of :meth:`statement`, :meth:`to_text` returns the JSON text, and
+    a notebook shows a short HTML page.
     """
 
     __slots__ = ()
@@ -186,7 +186,7 @@ class Result(Facts, ABC):
 
     @abstractmethod
     def statement(self) -> Statement:
-        r"""The sentences of the result, which every view shows."""
+        r"""The sentences of the result, which the text, the page and the notebook show."""
 
     @property
     def refuted(self) -> bool:
@@ -204,27 +204,27 @@ class Result(Facts, ABC):
 
     @property
     def sentence(self) -> str:
-        r"""The meaning of the verdict, which a page shows below the verdict."""
+        r"""The meaning of the verdict in one sentence, which a page shows below the verdict."""
         return self.statement().about
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        r"""Warnings, which are shown before the numbers."""
+        r"""Warnings about the result, which are shown before the numbers."""
         return ()
 
     def summary(self) -> Iterable[tuple[str, object]]:
         return [row for row in self.statement().rows if row[0] != "repeat"]
 
     def sections(self) -> Iterator[Section]:
-        r"""The sections of the page, below its rows."""
+        r"""The sections of the HTML page, below the rows of the statement."""
         yield from self.key_sections()
 
     def key_sections(self) -> Iterator[Section]:
-        r"""The sections that the card of a notebook also shows."""
+        r"""The sections that are shown in a notebook, too."""
         yield from ()
 
     def cases(self) -> Iterator[Case]:
-        r"""The cases of the result in a test report."""
+        r"""The test cases of the result in a JUnit or SARIF report."""
         statement = self.statement()
         yield Case(
             target=self.subject,
@@ -311,9 +311,11 @@ r"""For each verdict style: its class in the style sheet, and a symbol next to t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    r"""A section of a page: optionally with a text to copy, a picture, a note, facts and a table.
+    r"""A section of an HTML page, with optional contents.
 
-    One click selects all of the text ``copied``. ``folded`` is the title of a collapsed table.
+    The contents are a text to copy, a picture, a note, ``facts`` (pairs of name and value), and a
+    table. One click selects the whole text ``copied``. If ``folded`` is set, the table is collapsed
+    under this title.
     """
 
     title: str = ""
@@ -328,12 +330,12 @@ class Section:
 
 
 def code(value: object) -> Markup:
-    r"""The text in an HTML code element, cut if it is long."""
+    r"""An HTML code element that contains ``value`` as text, cut if it is long."""
     return Markup("<code>{}</code>").format(_escape_text(value, _MOST_CODE))
 
 
 def copied(value: object) -> Markup:
-    r"""Escape a text that readers copy; its limit is larger than that of other texts."""
+    r"""Escape a text that readers copy from a page; it may be longer than other texts."""
     return _escape_text(value, _MOST_COPIED)
 
 
@@ -368,7 +370,7 @@ def _escape_text(value: object, most: int = _MOST_SIGNS) -> Markup:
 
 
 def json_schema(result: type[Result]) -> dict[str, Any]:
-    r"""The JSON Schema of a result's documents, derived from its facts."""
+    r"""The JSON Schema of the documents of a result class, derived from its facts."""
     keys = {
         own.name or name: {
             "description": own.about,
@@ -414,10 +416,10 @@ def _type(annotation: ast.expr) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    r"""The text of a report, which every view of the report shows.
+    r"""The text of a report that the terminal, the HTML page and a notebook show.
 
-    The text consists of the verdict in capitals, a sentence about the subject, and rows (name,
-    value). ``style`` is the style of the verdict on a terminal.
+    The text consists of the verdict in capitals, the sentence ``about`` the subject, and rows
+    (name, value). ``style`` is the style of the verdict on a terminal.
     """
 
     verdict: str
@@ -458,13 +460,13 @@ def terminal_width() -> int:
 
 
 def format_enclosure(value: Enclosure, digits: int = 9) -> str:
-    r"""Format an enclosure as an interval, rounded outwards."""
+    r"""Format an enclosure as "exactly x" or as "between x and y", rounded outwards."""
     low, high = down(value.lower, digits), up(value.upper, digits)
     return f"exactly {low}" if low == high else f"between {low} and {high}"
 
 
 def format_share(probability: Fraction | float, digits: int = 2) -> str:
-    r"""Format a probability as "n of N", where N is a power of ten; n is rounded up."""
+    r"""Format a probability as "n of N"; N is a power of ten, and n is rounded up."""
     exact, group = Fraction(probability), _LEAST_GROUP
     while 0 < exact * group < 1:
         group *= 10

@@ -18,9 +18,7 @@ _HEAD: Final = 8
 
 
 def shortened(text: str, most: int = _MOST) -> str:
-    r"""Shorten a text longer than ``most`` characters to its start, its length and the start of its
-    SHA-256.
-    """
+    r"""Replace a text of more than ``most`` characters by its start, length and SHA-256 prefix."""
     if len(text) <= most:
         return text
     return f"{text[:most]}... ({len(text):,} characters, SHA-256 {_digest(text)})"
@@ -32,9 +30,7 @@ def cut(text: str, most: int) -> str:
 
 
 def printable(value: str) -> str:
-    r"""Replace characters that HTML cannot contain and invisible characters, including those that
-    reorder or hide others.
-    """
+    r"""Replace characters that are invisible, reorder others, or cannot be in HTML by U+FFFD."""
     return "".join(sign if _has_place(sign) else "\ufffd" for sign in value)
 
 
@@ -49,8 +45,8 @@ def _has_place(sign: str) -> bool:
 def distinct(texts: Sequence[str], most: int) -> list[str]:
     r"""Cut each text to at most ``most`` >= 12 characters such that different texts stay different.
 
-    A long text keeps its beginning and the part around its first difference from the most similar
-    other text; if these parts do not distinguish the texts, it ends in a digest instead.
+    A long text keeps its beginning, and a part around the first difference from the text that is
+    most similar to it. If another text then looks the same, both end in a digest instead.
     """
     order = sorted(set(texts))
     parts = dict.fromkeys(order, 0)

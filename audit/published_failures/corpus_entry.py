@@ -5,7 +5,7 @@ Each entry is a TOML file; the name of the file is the name of the entry::
     package = "name"                        on the package index
     version = "1.2.0"                       the broken version
     failure = "..."                         the bug, in one sentence
-    source = "https://..."                  the public thread, changelog or paper
+    source = "https://..."                  the public issue, changelog or paper
     relation = "replace"                    or add-remove
     pair = [[0, 1], [0, 2]]                 two neighbouring datasets
     runs = 100000                           number of runs, both datasets together
@@ -16,21 +16,21 @@ Each entry is a TOML file; the name of the file is the name of the entry::
 
     [claimed]
     claim = "epsilon=1"                     in the syntax of dpcore audit --claim
-    by = "..."                              where the package states it
+    by = "..."                              where the package states the claim
 
-    [true]
-    epsilon = "2"                           at the claimed delta, or "infinite"; or
-    delta = "0.013"                         at the claimed epsilon
-    known = "..."                           how this is known
+    [true]                                  either epsilon or delta
+    epsilon = "2"                           the true epsilon at the claimed delta, or "infinite"
+    delta = "0.013"                         the true delta at the claimed epsilon
+    known = "..."                           how the true value is known
 
     [broken]
-    requires = ["name==1.2.0"]              the installed packages, pinned if they matter
+    requires = ["name==1.2.0"]              the packages to install; the first has a fixed version
     seen = 1.9                              the lower bound on epsilon that was measured
     code = "..."                            Python code of the test, see the module ``worker``
 
-    [twin]                                  omitted if nothing was repaired
+    [twin]                                  omitted if the package was not repaired
     known = "..."                           the repair
-    seen = 0.8
+    seen = 0.8                              the lower bound on epsilon that was measured
     requires, code, claim                   by default those of the broken package
 """
 
@@ -80,10 +80,10 @@ _PINNED: Final = re.compile(r"[\w.\-\[\],]+(==[\w.+!]+|[<>!~]=?[\w.,<>=!*]+)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    r"""The packages, code and claim of one side of an entry: the failure, or its corrected twin.
+    r"""One of the two tests of an entry: that of the failure, or that of its corrected twin.
 
-    ``known`` states how the true value is known. ``seen`` is the lower bound on epsilon that was
-    measured with the number of runs of the entry.
+    ``known`` states how the true value of the failure is known, or how the twin was repaired.
+    ``seen`` is the lower bound on epsilon that was measured with the number of runs of the entry.
     """
 
     requires: tuple[str, ...]
@@ -97,8 +97,8 @@ class Side:
 class Entry:
     r"""A failure of a published package; the module docstring describes the fields.
 
-    ``spec`` is the specification of its audit, without a target. ``true`` consists of the name of
-    the known quantity, "epsilon" or "delta", and its value as text.
+    ``spec`` is the specification of its audit, without a target. ``true`` is the name of the true
+    quantity that is known, "epsilon" or "delta", and its value as text.
     """
 
     name: str
@@ -138,7 +138,7 @@ class Entry:
 
     @property
     def true_epsilon(self) -> float:
-        r"""The true epsilon if known, otherwise infinity; no valid lower bound exceeds it."""
+        r"""The true epsilon; infinity if only the true delta is known or no finite one suffices."""
         quantity, value = self.true
         if quantity == "delta" or value == "infinite":
             return math.inf
@@ -147,7 +147,7 @@ class Entry:
 
 @cache
 def entries() -> tuple[Entry, ...]:
-    r"""The entries of the corpus, sorted by name."""
+    r"""All entries of the corpus, sorted by name."""
     folder = files("audit.published_failures") / "entries"
     found = sorted(path.name for path in folder.iterdir() if path.name.endswith(".toml"))
     return tuple(

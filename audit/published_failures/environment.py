@@ -2,7 +2,7 @@ r"""Isolated environments for pinned packages: ``python -m venv`` and ``pip``.
 
 Each environment is a folder in the cache directory, named after its packages. An environment is
 complete if it contains a marker file, which is written last. Packages are installed from the index
-for which pip is configured. A whole audit uses one process in its environment.
+for which pip is configured. An audit starts one process in the environment for all its runs.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Environment:
     alone: bool = False
 
     def folder(self, cache: Path) -> Path:
-        r"""The folder of the environment, named after its first requirement and a digest of all."""
+        r"""The folder of the environment in ``cache``, named after a package and a digest."""
         version = "{}.{}".format(*sys.version_info[:2])
         text = "\n".join((version, f"{self.newest_python} {self.alone}", *self.requires))
         first = self.requires[0].replace("==", "-").replace("[", "-").replace("]", "")
@@ -118,9 +118,10 @@ class Environment:
 
 @contextmanager
 def environments(cache: Path, *, keep: bool) -> Iterator[Callable[[Environment], Path]]:
-    r"""A context with a function that creates an environment in ``cache`` and returns its Python.
+    r"""A context with a function that creates an environment and returns the path of its Python.
 
-    Unless ``keep`` is set, environments that were created in the context are removed at its end.
+    The folder of an environment is in ``cache``. Unless ``keep`` is set, environments that were
+    created in the context are removed at its end.
     """
     own: list[Path] = []
 
@@ -177,7 +178,7 @@ _ANSWER_SECONDS: Final = 300.0
 
 
 class Worker:
-    r"""A process of an environment's Python that runs the code of an entry.
+    r"""A process that runs the code of an entry with the Python interpreter of an environment.
 
     It is a context manager; the process is stopped on exit.
     """
@@ -209,7 +210,7 @@ class Worker:
                     pipe.close()
 
     def begin(self) -> str | None:
-        r"""Run the code, and return the claim that it computes, or None if it computes none."""
+        r"""Run the code of the entry; return the claim that the package computes, or None."""
         (line,) = self.ask({"code": self._code}, 1, None, _ANSWER_SECONDS)
         claimed = json.loads(line)["claimed"]
         return None if claimed is None else str(claimed)
@@ -217,7 +218,7 @@ class Worker:
     def ask(
         self, request: dict[str, Any], lines: int, label: str | None, seconds: float | None
     ) -> list[str]:
-        r"""Send a request and return the lines of its answer, such as the outputs of n runs."""
+        r"""Send a request, and return the given number of ``lines`` of the answer."""
         assert self._process.stdin is not None  # noqa: S101 - both are pipes
         assert self._process.stdout is not None  # noqa: S101 - both are pipes
         late = threading.Event()

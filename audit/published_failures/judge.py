@@ -46,7 +46,7 @@ _WIDTH: Final = 100
 
 
 def listed(entries: Sequence[Entry]) -> list[str]:
-    r"""The lines of a table of entries: a header, then one line per entry."""
+    r"""Format entries as a table: the lines are a header and one line per entry."""
     heads = ("name", "package", "claim", "true", "MB")
     rows = [
         (e.name, f"{e.package} {e.version}", e.broken.claim, true_words(e), f"{e.megabytes}")
@@ -56,7 +56,7 @@ def listed(entries: Sequence[Entry]) -> list[str]:
 
 
 def entry_lines(entry: Entry) -> list[str]:
-    r"""All fields of an entry, as lines."""
+    r"""Format all fields of an entry as lines of text."""
     facts = [
         ("failure", entry.failure),
         ("source", entry.source),
@@ -83,13 +83,13 @@ def entries_text(entries: Sequence[Entry]) -> str:
 
 
 def true_words(entry: Entry) -> str:
-    r"""The name and value of the true quantity."""
+    r"""Format the known true value of an entry, such as "epsilon 2"."""
     quantity, value = entry.true
     return f"{quantity} {value}"
 
 
 def number(value: float) -> str:
-    r"""Format an epsilon with four digits, rounded down."""
+    r"""Format an epsilon with four digits, rounded down, or as "infinite"."""
     return "infinite" if value == math.inf else down(rational("epsilon", repr(value)), 4)
 
 
@@ -111,10 +111,11 @@ _HEADINGS: Final = ("name", "package", "claim", "true", "lower", "failure", "twi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    r"""The result of the audit of a failure or of its twin.
+    r"""The result of the audit of a failure, or of the audit of its twin.
 
-    ``verdict`` is None if there was no audit; ``error`` is then the reason. ``missing`` means that
-    the environment could not be created, ``right`` that the verdict is as expected.
+    If there was no audit, ``verdict`` is None and ``error`` is the reason; ``missing`` is True if
+    the environment could not be created. ``right`` is True if the verdict is as expected and, for a
+    failure, the lower bound does not exceed the true epsilon.
     """
 
     side: Side = fact("the tested packages and claim", name="*", write=members("requires", "claim"))
@@ -130,7 +131,7 @@ class Answer:
 
     @property
     def words(self) -> str:
-        r"""The verdict as words, in capitals if it is not as expected."""
+        r"""The verdict as text, in capitals if it is not as expected."""
         if self.missing:
             return "not installed"
         if self.verdict is None:
@@ -141,7 +142,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    r"""An entry with the results of its failure and its twin."""
+    r"""An entry of the corpus, with the results of the audits of its failure and of its twin."""
 
     entry: Entry = fact(
         "the entry, as in the list",
@@ -249,7 +250,7 @@ _RIGHT: Final[dict[Role, str]] = {"broken": "refuted", "twin": "not_refuted"}
 
 
 def steps(entries: Sequence[Entry]) -> int:
-    r"""The number of steps of :func:`judge`; each step creates an environment or runs an audit."""
+    r"""The number of steps of :func:`judge`; a step creates an environment or runs an audit."""
     return len({_environment(e, r) for e in entries for r in e.sides}) + sum(
         len(entry.sides) for entry in entries
     )
@@ -265,12 +266,13 @@ def judge(
     jobs: int = 1,
     done: Callable[[int], None] | None = None,
 ) -> CorpusReport:
-    r"""Install the pinned packages in ``cache``, and audit each failure and each twin.
+    r"""Install the packages of the entries, and audit the failure and the twin of each entry.
 
-    Each audit has level ``alpha`` and the number of runs of its entry. Its randomness depends only
-    on ``seed`` and the name of the entry; so do the outputs if the package can be seeded. Audits
-    run in ``jobs`` processes. Environments are created one after the other, and removed at the end
-    unless ``keep`` is set. ``done`` is called with the number of finished :func:`steps`.
+    Environments are created in the folder ``cache``, one after the other. They are removed at the
+    end unless ``keep`` is set. Audits have level ``alpha`` and the number of runs of the entry, and
+    run in ``jobs`` processes. The random choices of an audit depend only on ``seed``, the name of
+    the entry and whether it is a twin; so do the outputs if the package can be seeded. ``done`` is
+    called with the number of finished :func:`steps`.
     """
     exact = rational("alpha", AuditSpec(alpha=alpha, seed=seed, jobs=jobs).alpha)
     progress = done or (lambda _: None)

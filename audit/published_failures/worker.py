@@ -1,9 +1,8 @@
-r"""The worker process in the environment of an entry: a script without dependencies.
+r"""The script that runs the code of an entry in the environment of the entry.
 
-The worker reads one JSON document per line from standard input:
+It needs only the standard library. It reads one JSON document per line from standard input:
 
-- the first document is ``{"code": ...}`` with the code of an entry; the answer is
-  ``{"claimed": ...}``;
+- the first document is ``{"code": ...}``, the code of an entry; the answer is ``{"claimed": ...}``;
 - every other document is ``{"dataset": ..., "n": ..., "seed": ...}``; the answer consists of n
   outputs, one per line.
 
@@ -29,7 +28,7 @@ def plain(value: Any) -> Any:
 
 
 def answer(names: dict[str, Any], request: dict[str, Any]) -> str:
-    r"""Seed the global generators of random and numpy, then return n outputs as lines."""
+    r"""Return n outputs as lines, after seeding the global generators of random and numpy."""
     random.seed(request["seed"])
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(request["seed"] % 2**32)
@@ -42,7 +41,7 @@ def answer(names: dict[str, Any], request: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    r"""Answer requests until standard input ends."""
+    r"""Answer requests from standard input until it ends."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     names: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-r"""Derive the findings of a replay from its runs of both datasets on equal tapes."""
+r"""Derive the findings of a replay from its runs, in which both datasets use the same tapes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_COMPARED: Final = 16
 
 
 def is_label(cell: Cell) -> bool:
-    r"""Whether a cell of an output contains anything but a finite number."""
+    r"""Whether a value within an output is a label, that is, anything but a finite number."""
     return isinstance(cell, str) or (isinstance(cell, float) and not math.isfinite(cell))
 
 
@@ -29,10 +29,7 @@ def is_label(cell: Cell) -> bool:
 
 
 def flows(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
-    r"""Check the declaration ``strict``, that the draws do not depend on the data.
-
-    One tape on which the draws of the datasets differ refutes the declaration.
-    """
+    r"""Find a tape on which the draws depend on the data; it refutes the declaration ``strict``."""
     for both in pairs:
         if both.complete and both.a.flow != both.b.flow:
             counts = [dict(run.tape.draws) for run in (both.a, both.b)]
@@ -50,8 +47,9 @@ def flows(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
 
 
 def unnoised_parts(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
-    r"""Find a part of the output, or a difference of two numbers in it, that depends on the data
-    but not on the tape.
+    r"""Find a part of the output that is the same on every tape, but differs between the datasets.
+
+    A part is a value within the output, the difference of two numbers, or the whole output.
     """
     good = [both for both in pairs if not both.failed]
     if not good:
@@ -106,19 +104,19 @@ def _still(runs: Sequence[Execution], paths: Iterable[str]) -> dict[str, Any]:
 
 
 def within_reach(run: Execution, others: Sequence[Execution]) -> bool:
-    r"""Whether the output of ``run`` is plausible for the dataset of the runs ``others``.
+    r"""Whether ``run`` and ``others`` may be runs on the same dataset, judging from their outputs.
 
-    An output is plausible if one of these conditions holds:
+    The answer is yes if one of these conditions holds:
 
-    - the output occurred in ``others``;
+    - the output of ``run`` occurred in ``others``;
     - the output contains a label or no number, and some output in ``others`` occurred only once,
       because then unseen outputs are likely;
-    - the output consists of numbers, each between the smallest and the largest number at its
-      position in ``others``, and all of these numbers are integers;
-    - the same, but not all numbers are integers: the numbers lie on one lattice, and the outputs in
-      ``others`` occurred twice or more on average.
+    - the output consists of numbers, each of them is between the smallest and the largest number at
+      its position in ``others``, and all these numbers are integers;
+    - as before, but not all numbers are integers; instead, the numbers at each position lie on one
+      lattice, and the outputs in ``others`` occurred twice or more on average.
 
-    The result is a heuristic, not a proof.
+    The answer is a heuristic, not a proof.
     """
     counts = Counter(other.key for other in others if other.error is None)
     if run.key in counts:
@@ -155,9 +153,9 @@ def _on_lattice(x: Number, column: Sequence[Number]) -> bool:
 def seeds(
     constants: Iterable[Seeded], runs: Sequence[Execution], again: Execution
 ) -> Iterator[Finding]:
-    r"""Find constant seeds, seeds used twice in one run, and seeds not determined by the tape.
+    r"""Find seeds that are constant, used twice in one run, or not determined by the tape.
 
-    ``again`` is a second run of the first of ``runs``, on the same tape.
+    ``constants`` are the constant seeds. ``again`` is a second run on the tape of ``runs[0]``.
     """
     fixed = sorted(f"{kind} with seed {seed!r}" for kind, seed in constants)
     if fixed:
@@ -190,7 +188,7 @@ def seeds(
 
 
 def sources(runs: Sequence[Execution]) -> Iterator[Finding]:
-    r"""Find generators that are not cryptographic, and generators created before the replay."""
+    r"""Find draws from generators that are not cryptographic or were created before the replay."""
     met: set[str] = set()
     for run in runs:
         met |= PLAIN & run.tape.met
@@ -224,8 +222,8 @@ _LONG: Final = 200
 def appearances(pairs: Sequence[PairedRuns], *, strict: bool) -> Iterator[Finding]:
     r"""Find a tape on which the structure of the output depends on the data.
 
-    The finding is an error if each dataset always gives one structure, and the two differ, or if
-    ``strict`` is declared.
+    The finding is an error if ``strict`` is declared. It is also an error if each dataset has the
+    same structure on all tapes, and the two structures differ.
     """
     good = [both for both in pairs if not both.failed]
     differ = next((both for both in good if both.a.structure != both.b.structure), None)
@@ -245,7 +243,7 @@ def appearances(pairs: Sequence[PairedRuns], *, strict: bool) -> Iterator[Findin
 
 
 def failures(pairs: Sequence[PairedRuns]) -> Iterator[Finding]:
-    r"""Find exceptions and timeouts, which are visible outputs.
+    r"""Find exceptions and timeouts, which a recipient sees like an output.
 
     A failure is a fault if it occurs on only one dataset, or if its type or text depends on the
     data.
@@ -290,7 +288,7 @@ def _against(run: Execution, other: Execution, met: Counter[str]) -> tuple[str, 
 
 
 def without_end(skipped: Sequence[PairedRuns]) -> Finding:
-    r"""The finding for changed tapes on which both datasets exceeded the time limit."""
+    r"""The warning that changed tapes were skipped because neither dataset finished in time."""
     reason = " ".join(sorted({both.a.error.reason for both in skipped if both.a.error}))
     return Finding(
         kind="skipped-tapes",

@@ -1,8 +1,8 @@
 r"""Replay: run a target on two neighbouring datasets with the same random draws.
 
-A target is run on both datasets, and reads every draw from one tape of recorded random draws
+A target is run on both datasets, and reads every draw from a tape of recorded random draws
 (``audit.replay.tape``, ``audit.replay.rng_hooks``). Unchanged tapes show the effect of the data on
-the outputs. Then each draw in turn is set to extreme values, to reach rare branches.
+the outputs. On changed tapes one draw is set to an extreme value, to reach rare branches.
 docs/proofs/replay.md states the meaning of each finding: most are faults that need an explanation,
 few refute a declaration.
 """
@@ -85,14 +85,15 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
     deadline: float | None = None,
     allow_constant: bool = False,
 ) -> ReplayReport:
-    r"""Replay a target on two datasets.
+    r"""Run a target on two datasets with the same random draws, and report all findings.
 
     ``sensitivity`` declares that the output is a query plus noise, and that the query changes by at
     most ``sensitivity`` in ``norm``. ``strict`` declares that the draws and the shape of the output
-    do not depend on the data. Both datasets are run on ``tapes`` unchanged tapes, and on at most
-    ``changes`` tapes with draws set to extremes, of which none is started after ``deadline``
-    seconds. ``timeout`` limits one call, in seconds. ``allow_constant`` accepts a target without
-    draws. Declarations made with :func:`audit.declare` are also checked.
+    do not depend on the data. Declarations made with :func:`audit.declare` are also checked.
+
+    Both datasets are run on ``tapes`` unchanged tapes, and on at most ``changes`` tapes with draws
+    set to extremes. After ``deadline`` seconds no further changed tape is started. ``timeout``
+    limits one call, in seconds. ``allow_constant`` accepts a target without draws.
     """
     subject = target_of(target)
     AuditSpec(  # raises if invalid
@@ -401,8 +402,8 @@ def _still(runner: Runner, both: PairedRuns, change: Changes, numbers: range) ->
 class Runner:
     r"""Runs a target on tapes, with RNG hooks and a time limit.
 
-    ``runs`` counts the runs, and ``hangs`` the runs that exceeded the time limit. Tapes are
-    numbered from 0; ``first`` is the seed of tape 0.
+    ``runs`` counts all runs, and ``hangs`` those that exceeded the time limit. Tapes are numbered
+    from 0; ``first`` is the seed of tape 0, and the seeds increase by 1.
     """
 
     target: Target
@@ -418,14 +419,14 @@ class Runner:
         self._fresh = tuple(copies(f"dataset {'AB'[i]}", self.pair[i]) for i in (0, 1))
 
     def on(self, world: int, number: int, changes: Changes | None = None) -> Execution:
-        r"""Run dataset A (``world`` 0) or B (1) on the tape ``number``, with some draws changed."""
+        r"""Run dataset A (``world`` 0) or B (1) on tape ``number``, after ``changes`` to it."""
         return self.run(world, Tape(self.first + number, changes))
 
     def both(self, number: int, changes: Changes | None = None) -> PairedRuns:
         return PairedRuns(a=self.on(0, number, changes), b=self.on(1, number, changes))
 
     def run(self, world: int, tape: Tape) -> Execution:
-        r"""Run dataset A (``world`` 0) or B (1) on a new tape.
+        r"""Run dataset A (``world`` 0) or B (1) on ``tape``, which must be new.
 
         Raises :class:`TargetFailed` after :data:`MOST_HANGS` runs that exceeded the time limit.
         """

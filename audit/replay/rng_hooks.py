@@ -1,7 +1,7 @@
 r"""RNG hooks: during a replay, random number generators read their draws from a tape.
 
-A process has at most one open session. Only the thread of the session reads the tape, and only
-during :meth:`Session.play`.
+A process has at most one active :class:`Session`. Only the thread that created the session reads
+the tape, and only during :meth:`Session.play`.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ _NEXT_DOUBLE = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)
 
 
 class TapeBits(np.random.BitGenerator):
-    r"""A numpy bit generator that reads a source of the tape.
+    r"""A numpy bit generator that draws from one source on the tape (:mod:`audit.replay.tape`).
 
-    Each 64-bit word, 32-bit word or double is read from one real of the source. If no tape is
+    Each 64-bit word, 32-bit word or double is made from one real of the source. If no tape is
     played in this thread, the generator draws from a PCG64 seeded by the operating system.
     """
 
@@ -90,7 +90,7 @@ class TapeBits(np.random.BitGenerator):
 
 
 class TapedStream:
-    r"""A keystream for a SeededRng: it reads the tape, or ``behind`` if no tape is played."""
+    r"""A keystream for a SeededRng: the tape or, if no tape is played, the keystream ``behind``."""
 
     def __init__(self, stream: Stream, behind: Any) -> None:
         self.stream, self.behind = stream, behind
@@ -114,7 +114,7 @@ class Session:
     r"""The state of the RNG hooks in a replay; :meth:`play` runs a call on a tape.
 
     ``constants`` are the seeds known to be constants of the program. While ``learning`` is true,
-    seeded generators draw as usual, to detect which seeds are repeated.
+    seeded generators do not read the tape, so that repeated seeds can be detected.
     """
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class Session:
         self._global = TapeBits(stream=Stream("numpy.random"))
 
     def given(self, *, ours: bool = False) -> Any:
-        r"""The generator passed to a target: a SeededRng if ``ours``, else a numpy Generator."""
+        r"""The generator passed to a target: dpcore's SeededRng if ``ours``, else a Generator."""
         if not ours:
             return _GENERATOR(TapeBits(stream=Stream(_GIVEN)))
         rng: SeededRng = _as_it_is(SeededRng, 0)  # the target does not choose this seed
@@ -164,7 +164,7 @@ class Session:
         return returned
 
     def seeded(self, kind: str, seed: Any) -> Stream | None:
-        r"""A reader of the tape for a generator with this ``seed``; None if it draws as usual."""
+        r"""The stream of the tape for a generator with this ``seed``; None if it uses no tape."""
         tape = self.tape
         if tape is None:
             return None
@@ -180,7 +180,7 @@ class Session:
         return Stream(source, copies)
 
     def fresh(self, kind: str) -> Stream:
-        r"""A reader for a generator that was created without a seed."""
+        r"""The stream of the tape for a generator that was created without a seed."""
         tape = self.tape
         if tape is None:
             return Stream(kind)
@@ -198,12 +198,12 @@ def install(session: Session | None) -> None:
 
 
 def current() -> Session | None:
-    r"""The active session while it plays a tape in this thread."""
+    r"""The active session if it plays a tape in this thread, otherwise None."""
     return None if playing() is None else _session
 
 
 def playing() -> Tape | None:
-    r"""The tape that this thread must read, or None."""
+    r"""The tape that is played in this thread, or None."""
     session = _session
     if session is None or session.thread != threading.get_ident():
         return None
@@ -249,7 +249,7 @@ _GLOBAL: Final[Any] = np.random.mtrand._rand
 
 @contextmanager
 def hooked_rngs(function: Callable[..., Any] | None = None) -> Iterator[Session]:
-    r"""Replace all random sources in the context, also those to which ``function`` refers."""
+    r"""A context that replaces all random sources, also those to which ``function`` refers."""
     if not _OPEN.acquire(blocking=False):
         raise RuntimeError(
             "only one replay can run at a time: it replaces the process's random sources"

@@ -36,7 +36,7 @@ _MOST: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    r"""A value that was declared in one run; ``flow`` lists the earlier requests for draws."""
+    r"""A declared value of one run; ``flow`` lists the requests for draws made before."""
 
     name: str
     value: Any
@@ -72,7 +72,7 @@ def declare(
 
 
 def declarations(pairs: Sequence[PairedRuns]) -> Iterator[Finding]:
-    r"""Find, for each name, the first tape on which a declared value changed more than declared."""
+    r"""Find, for each name, the first tape on which a declared value violates its declaration."""
     done: set[str] = set()
     for both in pairs:
         for a, b in zip(both.a.tape.declared, both.b.tape.declared, strict=False):
@@ -121,8 +121,8 @@ def moves(
 
     The declaration is: output = query(dataset) + noise(draws), where the query changes by at most
     ``declared`` in ``norm``. One tape refutes the declaration if both runs make the same draws, but
-    the outputs differ by more than ``declared``. For floats, a rounding error of 2^-20 of their
-    size, as in single precision, is allowed in each coordinate.
+    the outputs differ by more than ``declared``. If an output contains floats, each coordinate may
+    have a rounding error of 2^-20 of the largest number, as in single precision.
     """
     found = [(both, move) for both in pairs if (move := _move(both, norm)) is not None]
     if not found:
@@ -192,7 +192,7 @@ class Numbers(NamedTuple):
     r"""The numbers in an output with their paths, and its labels, i.e. all other parts.
 
     A number that encodes something else, such as a byte or a date, is a label. ``rounding`` bounds
-    the total rounding error of the numbers that were written in texts.
+    the total rounding error of the numbers that the output contains as text.
     """
 
     values: tuple[Number, ...]
@@ -240,7 +240,7 @@ class Difference(NamedTuple):
     r"""The exact difference of two lists of numbers.
 
     ``move`` is the difference in each coordinate. ``size`` is the norm of ``move``, or the square
-    of the norm for l2. ``slack`` bounds the contribution of rounding errors to the norm.
+    of the norm for l2. ``slack`` bounds the effect of rounding errors on the norm.
     """
 
     move: tuple[Fraction, ...]
@@ -266,8 +266,8 @@ def difference(
 ) -> Difference | None:
     r"""Return the exact difference b - a, or None if a number is not finite.
 
-    If any number is a float, the slack is 2^-20 times the largest absolute value (at least 1) for
-    each coordinate, as in single precision; otherwise it is 0.
+    Without floats, the slack is 0. Otherwise each coordinate adds to it 2^-20 times the largest
+    absolute value (at least 1) of all numbers, as in single precision.
     """
     if not all(isinstance(x, int) or math.isfinite(x) for x in (*a, *b)):
         return None
@@ -287,7 +287,7 @@ def difference(
 
 
 def root(square: Fraction) -> tuple[Fraction, Fraction]:
-    r"""A lower and an upper bound on the square root, at most 2^-64 apart."""
+    r"""A lower and an upper bound on the square root of ``square``, at most 2^-64 apart."""
     below = math.isqrt((square.numerator * square.denominator) << 128)
     step = square.denominator << 64
     exact = below * below == (square.numerator * square.denominator) << 128

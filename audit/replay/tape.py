@@ -71,7 +71,7 @@ class Draw(NamedTuple):
 
 
 class Seeded(NamedTuple):
-    r"""A generator of this ``kind`` that the program created with this ``seed``."""
+    r"""A seeded generator that the program created, described by its kind and its seed."""
 
     kind: str
     seed: Hashable
@@ -79,14 +79,14 @@ class Seeded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    r"""A reader of ``source``. Every ``copy`` reads the same sequence of reals, from its start."""
+    r"""A reader of the reals of ``source``; readers that differ in ``copy`` read the same reals."""
 
     source: str
     copy: int = 0
 
 
 class Tape:
-    r"""The random tape for ``seed`` with some reals replaced; it logs the requests of one run."""
+    r"""The random tape for ``seed`` after the given ``changes`` of reals; it logs all requests."""
 
     def __init__(self, seed: int, changes: Changes | None = None) -> None:
         self.seed = integer("seed", seed, at_least=0)
@@ -112,7 +112,7 @@ class Tape:
         self._named: Counter[str] = Counter()
 
     def bits(self, stream: Stream, width: int) -> int:
-        r"""The first ``width`` bits of the next real, as an integer."""
+        r"""The first ``width`` bits of the next real of ``stream``, as an integer."""
         index = self._take(stream, 1, width)
         head = int(self._reals(stream.source, index, 1)[0])
         if width <= 64:
@@ -122,16 +122,16 @@ class Tape:
         return (head << more) | (tail >> (-more % 8))
 
     def double(self, stream: Stream) -> float:
-        r"""The next real as a double: its first 53 bits, at most :data:`TOP`."""
+        r"""The next real of ``stream`` as a double: its first 53 bits, but at most :data:`TOP`."""
         return min(self.bits(stream, 53), TOP) * 2.0**-53
 
     def words(self, stream: Stream, count: int) -> Words:
-        r"""The first 64 bits of the next ``count`` reals, as a new array."""
+        r"""The first 64 bits of each of the next ``count`` reals of ``stream``, as a new array."""
         index = self._take(stream, count, 64)
         return self._reals(stream.source, index, count).copy()
 
     def source(self, kind: str) -> str:
-        r"""Return a name for a new source; runs with the same requests get the same names."""
+        r"""Return a new name for a source of this kind; names are numbered in order of creation."""
         self._named[kind] += 1
         return f"{kind} {self._named[kind]}"
 
@@ -143,7 +143,7 @@ class Tape:
         return found
 
     def places(self) -> list[Place]:
-        r"""The places of the reals that were read, in order and without repetition."""
+        r"""The places of all reals that were read, in order and without repetition."""
         seen = ((a.source, i) for a in self.log for i in range(a.first, a.first + a.reals))
         return [*dict.fromkeys(seen)]
 
@@ -214,10 +214,10 @@ def _maker(seed: int, source: str) -> np.random.PCG64:
 class Execution:
     r"""The result of a run on one dataset and one tape: an output, or an error.
 
-    ``key`` is equal for indistinguishable outputs; the key of an error is its type and text, which
-    a recipient can see. ``kind`` is the type and shape of the output. ``structure`` and ``parts``
-    (the cells by path) belong to the row of the output; if the row has more than 64 cells,
-    ``parts`` contains only the labels.
+    ``key`` is equal for outputs that a recipient cannot distinguish; the key of an error is its
+    type and text. ``kind`` is the type and shape of the output. ``structure`` is everything in the
+    output but its values. ``parts`` are the values by path (``audit.outputs.rows``); if there are
+    more than 64, only the labels are kept.
     """
 
     output: Any
@@ -247,7 +247,7 @@ class PairedRuns:
 
     @property
     def complete(self) -> bool:
-        r"""Whether both runs returned an output, and the logs contain all of their draws."""
+        r"""Whether both runs returned an output, and all of their draws were logged."""
         return not (self.failed or self.a.tape.cut or self.b.tape.cut)
 
     def witness(self, **more: Any) -> dict[str, Any]:

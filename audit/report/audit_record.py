@@ -57,7 +57,7 @@ class ExactWitness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactFinding:
-    r"""The least delta at the claimed epsilon, and the least epsilon at the claimed delta."""
+    r"""Bounds on the least delta at the claimed epsilon, and on the least epsilon at its delta."""
 
     delta: Enclosure
     epsilon: Enclosure
@@ -77,7 +77,7 @@ def _failed(error: TargetFailed | None) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord(Result):
-    r"""The data of an audit report. ``witness`` and ``epsilon_lower`` belong to ``pair``."""
+    r"""The data of an audit report; ``witness`` and ``epsilon_lower`` are results for ``pair``."""
 
     SCHEMA: ClassVar[str] = SCHEMA
 
@@ -212,7 +212,7 @@ class AuditRecord(Result):
 
     @computed("runs drawn, both datasets and all pairs together", before="runs_by_world")
     def runs(self) -> int:
-        r"""Runs tested, both datasets together."""
+        r"""The number of runs, both datasets and all pairs together."""
         return sum(self.runs_by_world)
 
     @computed("why there is no resolution although something was measured", before="features")
@@ -261,7 +261,7 @@ class AuditRecord(Result):
         return INTERRUPTED if self.interrupted else code
 
     def hardest(self) -> dict[tuple[Fraction, Fraction], Outcome]:
-        r"""The strongest result over all pairs and features, for each tested point of the claim."""
+        r"""The outcome with the strongest evidence, for each tested point of the claim."""
         ordered = sorted(self.outcomes, key=lambda row: (row.refuted, row.epsilon_lower))
         found = {row.claim.exact: row for row in ordered}
         return {point: found[point] for point in sorted(found)}

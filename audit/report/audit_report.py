@@ -1,4 +1,4 @@
-r"""The report of an audit: its data, the sentences for every view, and the sections of its page.
+r"""The report of an audit: its sentences, and the sections of its HTML page.
 
 Printed numbers are rounded such that they stay valid: lower bounds down, p-values and probabilities
 up. The figures need matplotlib.
@@ -65,8 +65,8 @@ _STRONG: Final = Markup("<strong>{}</strong>")
 class AuditReport(AuditRecord):
     r"""The report of an audit: the verdict on a claim, bounds, and the witness of a refutation.
 
-    ``witness`` and ``epsilon_lower`` belong to ``pair``; ``pairs`` contains all audited pairs if
-    there are several.
+    ``witness`` and ``epsilon_lower`` are results for ``pair``; ``pairs`` contains all audited pairs
+    if there are several.
 
     >>> from audit.claims import Claim
     >>> report = AuditReport(
@@ -208,7 +208,7 @@ class AuditReport(AuditRecord):
             yield "compare", f"{each.name}: {bound}{f'({each.says})' if bound else each.says}"
 
     def witness_rows(self) -> Iterator[tuple[str, str]]:
-        r"""The witness and its meaning, as rows of the statement of a refutation."""
+        r"""The witness of a refutation and its meaning, as rows (name, text) of the statement."""
         if self.witness is not None:
             yield "witness", str(self.witness)
         if (why := self.leak) is not None:
@@ -246,7 +246,7 @@ class AuditReport(AuditRecord):
 
     @property
     def below_claim(self) -> str | None:
-        r"""Explain why the lower bound does not exceed the refuted claim; None if not the case."""
+        r"""An explanation if ``epsilon_lower`` is not above the refuted epsilon, otherwise None."""
         point = self.outcomes[self.row].claim if self.outcomes else self.claim.points[0]
         if self.verdict != "refuted" or not self.runs or self.epsilon_lower > point.exact[0]:
             return None
@@ -259,7 +259,7 @@ class AuditReport(AuditRecord):
 
     @property
     def blind_spot(self) -> str:
-        r"""Describe the violations that the runs could have missed (probabilities rounded up)."""
+        r"""Describe the violations that may have gone unnoticed; probabilities are rounded up."""
         if self.verdict == "nothing_measured":
             return f"everything{self._unmeasured}"
         if self.unresolved is not None:

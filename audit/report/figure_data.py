@@ -1,13 +1,14 @@
 r"""The data of figures: a histogram of the outputs, and a bound on the trade-off curve.
 
-Both are computed from the runs after the test, and do not affect the verdict.
+Both are computed when the test is complete, from its runs, and do not affect the verdict.
 
-A test of A against B makes a type I error if it attributes a run on A to B, and a type II error if
-it attributes a run on B to A. The trade-off function f (Dong, Roth and Su 2022) maps alpha to the
-least type II error of all tests with type I error alpha. Every event E is a test, so f(P_A(E)) <=
-P_B(not E). Events are learned from the first runs. On later runs both errors are bounded by
-confidence sequences (Robbins 1970), simultaneously for all events and numbers of runs. f is convex,
-so it lies below the lower convex hull of the bounds and of (0, 1) and (1, 0).
+A test of dataset A against B makes a type I error if it attributes a run on A to B, and a type II
+error if it attributes a run on B to A. The trade-off function f (Dong, Roth and Su 2022) maps alpha
+to the least type II error of all tests with type I error alpha. Every event E is a test that
+attributes outputs in E to B, so f(P_A(E)) <= P_B(not E). Events are learned from the first runs. On
+later runs both errors are bounded by confidence sequences (Robbins 1970), simultaneously for all
+events and numbers of runs. f is convex, so it lies below the lower convex hull of the bounds and of
+(0, 1) and (1, 0).
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ _LARGEST: Final = float(np.finfo(np.float64).max)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bin:
-    r"""A cell of a histogram, with the number of runs on each dataset in the cell.
+    r"""A bin of a histogram, with the number of runs on each dataset whose outputs are in the bin.
 
-    ``inside_a`` and ``inside_b`` count those runs in the cell that are also in the event of the
+    ``inside_a`` and ``inside_b`` count those of these runs that are also in the event of the
     witness. A bin of numbers is the interval ``[low, high)``, or the number ``low`` if ``low`` and
-    ``high`` are equal; None means unbounded. A label, and the cell "all else", have no bounds.
-    ``covered`` contains the parts of ``[low, high)`` in the event, as fractions of its width: (0,
-    0.5) is the lower half.
+    ``high`` are equal; None means unbounded. The bin of a label, and the bin "all else", have no
+    bounds. ``covered`` contains the parts of ``[low, high)`` in the event, as fractions of its
+    width: (0, 0.5) is the lower half.
     """
 
     label: str
@@ -80,9 +81,9 @@ class Bin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram:
-    r"""The numbers of runs by cell, for one pair and one feature.
+    r"""The numbers of runs by bin, for one pair of datasets and one feature.
 
-    ``pair`` is the index of the pair in the list of the audit; ``feature`` is None for the outputs
+    ``pair`` is the index of the pair among the audited pairs; ``feature`` is None for the outputs
     themselves. ``event`` is the event whose runs are counted in ``inside_a`` and ``inside_b`` of
     the bins. The counts of the witness are smaller, because runs that were used to choose the event
     are not counted there.
@@ -106,15 +107,15 @@ def histogram(
     pair: int = 0,
     feature: str | None = None,
 ) -> Histogram:
-    r"""Count outputs by cell, with at most about 40 cells.
+    r"""Count outputs by bin, with at most about 40 bins.
 
     ``inside`` marks the runs in the ``event`` of the witness, and ``spans`` contains the intervals
     of numbers in the event: see :class:`audit.statistical_tests.event.Event`.
 
-    Each number has a cell if there are few different numbers. Otherwise numbers are counted in
-    intervals between round numbers, and the most extreme thousandths in two unbounded intervals.
-    Each label has a cell, as far as there is room: first the labels in the event, then the most
-    frequent labels. All other labels are counted in the cell "all else".
+    Each number has a bin if there are few different numbers. Otherwise bins are intervals between
+    round numbers; the smallest and the largest thousandth of the numbers are counted in two
+    unbounded intervals. Labels have a bin each, as far as there is room: first the labels in the
+    event, then the most frequent labels. All other labels are counted in the bin "all else".
     """
     reading = read(outputs)
     truth = read_worlds(worlds, len(reading))
@@ -277,9 +278,9 @@ Point = tuple[float, float]
 class TradeoffBand:
     r"""An upper bound on the trade-off curve, which holds with probability at least 1 - ``alpha``.
 
-    ``points`` are the corners of the bound, pairs (type I error, type II error) from (0, 1) to
-    (1, 0). ``claimed`` are points of the claimed curve. ``runs`` is the number of counted runs.
-    ``pair`` and ``feature`` have the same meaning as in :class:`Histogram`.
+    ``points`` are the corners of the bound, pairs (type I error, type II error) from (0, 1) to (1,
+    0). ``claimed`` are points of the claimed trade-off curve. ``runs`` is the number of runs from
+    which the bound is computed. ``pair`` and ``feature`` are as in :class:`Histogram`.
     """
 
     alpha: float
@@ -298,9 +299,10 @@ def tradeoff_band(
     alpha: RationalLike = "0.05",
     claim: Sequence[Claim] = (),
 ) -> TradeoffBand | None:
-    r"""Bound the trade-off curve from above, with events learned from the first ``learned`` runs.
+    r"""Return an upper bound on the trade-off curve, or None if there are too few runs.
 
-    ``worlds`` is True for runs on dataset B. Returns None if there are no later runs.
+    The first ``learned`` runs determine the events, and the later runs the bound. ``worlds`` is
+    True for runs on dataset B.
     """
     reading = read(outputs)
     truth = read_worlds(worlds, len(reading))

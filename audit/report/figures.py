@@ -75,7 +75,7 @@ def drawing(name: str, height: float) -> Iterator[tuple[Figure, Axes]]:
 
 
 def svg(figure: Figure, name: str, title: str, words: str) -> Markup:
-    r"""The figure as an SVG element with the alternative text ``words``."""
+    r"""Convert a figure to an SVG element with the alternative text ``words``."""
     number_log_axes(figure)
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata=_METADATA)
@@ -118,7 +118,7 @@ _DOTTED: Final[dict[str, Any]] = {"edgecolor": INK, "linestyle": ":", "linewidth
 
 
 def histogram_figure(found: Histogram) -> Markup:
-    r"""Draw bars for both datasets, by cell, filled for the runs in the event of the witness."""
+    r"""Draw a bar for each bin and dataset; the runs in the event of the witness are filled."""
     numbers = not any(_is_label(cell) for cell in found.bins)
     with drawing("histogram", 3.3 if numbers else 1.3 + 0.4 * len(found.bins)) as (figure, axes):
         upright = (axes.yaxis, axes.set_yscale, axes.set_ylim)
@@ -284,7 +284,7 @@ def _histogram_words(found: Histogram) -> str:
 
 
 def trace_figure(found: Trace) -> Markup:
-    r"""Draw the bound as a function of the number of runs, with the claimed epsilon."""
+    r"""Draw the lower bound on epsilon against the number of runs, and the claimed epsilon."""
     epsilon, delta = found.claim.exact
     runs, bounds = [n for n, _ in found.points], [bound for _, bound in found.points]
     last = f"at least {down(bounds[-1])}"
@@ -307,7 +307,7 @@ def trace_figure(found: Trace) -> Markup:
 
 
 def line_figure(epsilon: Fraction, bound: float, words: str) -> Markup:
-    r"""Draw an axis of epsilon with the claimed value and the values that the audit rules out."""
+    r"""Draw an epsilon axis with the claimed value, and the values that the audit rules out."""
     claimed, infinite, written = float(epsilon), bound == math.inf, _exactly(epsilon)
     right = (2.5 * claimed if infinite else 1.25 * max(claimed, bound)) or 1.0
     with drawing("line", 1.6) as (figure, axes):

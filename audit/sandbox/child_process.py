@@ -43,9 +43,7 @@ _TRACED: Final = 1 << 14
 
 
 def run_work(name: str, work: Callable[[], object]) -> tuple[str, object]:
-    r"""Call ``work`` for the target ``name``; return ("done", result), or the kind of the error and
-    its data.
-    """
+    r"""Return ("done", result of ``work()``), or the kind and the data of the error it raised."""
     try:
         return "done", work()
     except InvalidParameter as error:
@@ -62,7 +60,7 @@ def run_work(name: str, work: Callable[[], object]) -> tuple[str, object]:
 
 
 def result_of(name: str, kind: object, value: Any) -> Any:
-    r"""Return the result, or raise the error, that :func:`run_work` returned as data."""
+    r"""Return the result that :func:`run_work` encoded, or raise the error that it encoded."""
     match kind, value:
         case "done", _:
             return value
@@ -98,9 +96,7 @@ _leave: Final = os._exit  # saved, because a target may patch the module
 
 @dataclass(slots=True, kw_only=True)
 class SharedMemory:
-    r"""Memory that both processes share: the number of started calls, the deadline of the last one,
-    and a flag that requests a stop.
-    """
+    r"""Memory shared with the child: the number of started calls, a deadline, a stop request."""
 
     held: mmap.mmap = field(default_factory=lambda: mmap.mmap(-1, _STOP + 1))
     calls: int = 0
@@ -122,11 +118,11 @@ class SharedMemory:
         self._calls[0], self._due[0] = self.calls, math.inf
 
     def read(self) -> tuple[int, float]:
-        r"""The number of started calls, and the deadline of the running call; inf if none runs."""
+        r"""The number of started calls, and the deadline of the running one (inf if none runs)."""
         return self._calls[0], self._due[0]
 
     def clear(self) -> None:
-        r"""Reset to no calls and no stop request, before a new request is handled."""
+        r"""Reset the number of calls and the stop request, before a new request is handled."""
         self.calls = 0
         self.end()
         self.held[_STOP] = 0
@@ -168,11 +164,11 @@ class Pipe:
         return bytes(found)
 
     def answer(self, work: Callable[[], object]) -> None:
-        r"""Call ``work`` and send its result or its error."""
+        r"""Call ``work``, and send its result or the error that it raised."""
         self.send(*run_work(self.name, work))
 
     def send(self, kind: str, value: object) -> None:
-        r"""Encode and send a part of an answer."""
+        r"""Send a piece of an answer; ``kind`` is "part" for all but the last piece."""
         if os.getpid() != self.process:
             # The target forked and this is the child: only the original process answers.
             _leave(0)
@@ -195,9 +191,7 @@ _DEATH_SIGNAL, _SET_REAPER, _GET_REAPER = 1, 36, 37  # options of prctl(2)
 
 
 class Ended(TargetFailed):
-    r"""Raised when the process ended or was killed; ``calls`` is the number of calls that the
-    request had started.
-    """
+    r"""Raised if the process ended; ``calls`` counts the calls that the request had started."""
 
     def __init__(self, target: str, reason: str, calls: int) -> None:
         super().__init__(target, reason)
@@ -206,10 +200,11 @@ class Ended(TargetFailed):
 
 @dataclass(slots=True, kw_only=True)
 class IsolatedProcess:
-    r"""A process that runs ``work(pipe)`` and is started at the first request.
+    r"""A process that runs ``work(pipe)``; the first request starts it.
 
-    ``seconds`` limits each call. Ctrl-C requests a stop through shared memory; with
-    ``forwards_ctrl_c=True``, the process also receives SIGINT, and its answer is awaited.
+    ``seconds`` limits each call. Ctrl-C requests a stop through shared memory. With
+    ``forwards_ctrl_c=True``, the process also receives SIGINT, and the auditor waits for its
+    answer.
     """
 
     name: str
@@ -232,11 +227,12 @@ class IsolatedProcess:
         self.close()
 
     def ask(self, request: object) -> Generator[Any, None, Any]:
-        r"""Send a request, yield the parts of the answer, and return its final value.
+        r"""Send a request, yield the parts of the answer, and return the final value of the answer.
 
-        The first Ctrl-C is raised after the available parts have been yielded, a second one
-        immediately. Raises :class:`Ended` if the process ends, and an :class:`InvalidParameter` or
-        :class:`TargetFailed` that was raised in the process.
+        After a first Ctrl-C, the available parts are still yielded, and then KeyboardInterrupt is
+        raised; a second Ctrl-C raises it immediately. Raises :class:`Ended` if the process ends.
+        Also raises an :class:`InvalidParameter` or a :class:`TargetFailed` that was raised in the
+        process.
         """
         if self.process is None:
             self._begin()
@@ -424,7 +420,7 @@ class IsolatedProcess:
 
 
 def end_group(process: int, *, reaped: bool = False) -> None:
-    r"""Kill all processes in the group of ``process``."""
+    r"""Kill all processes in the process group that ``process`` leads."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process, signal.SIGKILL)
     if not reaped:

@@ -1,15 +1,15 @@
-r"""Draw blocks in this process, in several processes, or on a cluster; results come in block order.
+r"""Draw blocks of runs in this process, in several processes, or on a cluster.
 
-With one job, blocks are drawn in this process, without joblib. Several jobs use joblib, so
-``joblib.parallel_config`` chooses where they run: by default in processes of this machine, with
-``backend="dask"`` on the workers of a Dask cluster (which :func:`dask_cluster` sets up for the
-command). The draws of a block do not depend on where it is drawn, if the target uses only the
-generator that it is given.
+Results come in the order of the blocks. With one job, blocks are drawn in this process, without
+joblib. Several jobs use joblib, so ``joblib.parallel_config`` chooses where they run: by default in
+processes of this machine, with ``backend="dask"`` on the workers of a Dask cluster (which
+:func:`dask_cluster` sets up for the command). The draws of a block do not depend on where it is
+drawn, if the target uses only the generator that it is given.
 
-If a target was given as text, a worker builds it from the text (a file must then be at the same
-path on every machine); otherwise the worker receives it through cloudpickle. A target that was not
-given as text, or that uses its own generator, starts in the same state in each worker: a generator
-that its module seeds on import gives every worker the same numbers.
+A worker builds a target that was given as text from the text (a file must then be at the same path
+on every machine). It receives any other target through cloudpickle. A target that was not given as
+text, or that uses its own generator, starts in the same state in each worker. For example, if its
+module seeds a generator on import, all workers draw the same numbers.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _LATE: Final = ("no answer within", "kept its output open")  # parts of a time l
 
 
 def check_reveals(failed: TargetFailed, block: Block, by: Drawer) -> TargetFailed:
-    r"""Return the error, after checking whether it reveals the dataset.
+    r"""Return the error ``failed``, after checking whether it reveals the dataset.
 
-    ``reveals`` is set if a few more runs all fail on the dataset of the error, and none fails on
-    the other dataset of the pair. These runs are not tested. They are omitted if a call exceeded
-    the time limit, because each of them could take that long.
+    Its attribute ``reveals`` is set if a few more runs all fail on the dataset of the error, and
+    none fails on the other dataset of the pair. The outputs of these runs are not tested. The check
+    is omitted if a call exceeded the time limit, because each further run could take that long.
     """
     if failed.dataset is None or any(limit in failed.reason for limit in _LATE):
         return failed
@@ -92,7 +92,7 @@ def drawer(
     timeout: float | None,
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Drawer]:
-    r"""A context with the drawer for this number of jobs; -1 stands for one job per core."""
+    r"""A context with a :class:`Drawer` that uses ``jobs`` jobs (-1: one job per core)."""
     # Outputs are read in this process, wherever the target runs.
     with Watchdog(timeout):
         sent = None if width_of(jobs) == 1 else _send(target, jobs)
@@ -101,9 +101,9 @@ def drawer(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawer:
-    r"""Draws blocks one by one in this process, or in parallel if the target was sent to workers.
+    r"""Draws blocks of runs, in this process if ``sent`` is None, otherwise in worker processes.
 
-    The results are in the order of the blocks.
+    The results are in the order of the blocks. ``sent`` is the target as it is sent to workers.
     """
 
     target: Target
@@ -114,14 +114,14 @@ class Drawer:
     known: dict[int, Any] = field(default_factory=dict)
 
     def keeps_to_its_seed(self, block: Block) -> bool:
-        r"""Whether drawing the same block twice gives the same outputs."""
+        r"""Whether the target gives the same outputs if the same block is drawn twice."""
         if self.sent is None:
             return keeps_to_its_seed(self.target, block)
         (answer,) = self._results(self.sent, work_probe, iter([block]))
         return bool(answer)
 
     def draw(self, blocks: Iterable[Block]) -> Generator[Drawing, None, None]:
-        r"""Yield the drawing of each block; closing the iterator ends unfinished drawings."""
+        r"""Yield the drawn runs of each block; closing the iterator stops unfinished blocks."""
         if self.sent is None:
             for block in blocks:
                 yield draw_block(self.target, block, progress=self.progress)
@@ -190,7 +190,7 @@ def _lost(target: str, timeout: float | None, error: Exception) -> TargetFailed:
 
 @contextmanager
 def dask_cluster(scheduler: str) -> Iterator[None]:
-    r"""Draw the runs of audits with ``jobs`` other than 1 on a Dask cluster, within this context.
+    r"""A context in which audits with ``jobs`` other than 1 draw their runs on a Dask cluster.
 
     ``scheduler`` is the address of the cluster, e.g. ``tcp://host:8786``. All workers of the
     cluster are used, regardless of the number of jobs. Each worker needs the same versions of
@@ -221,10 +221,10 @@ _GRACE: Final = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentTarget:
-    r"""A target as it is sent to a worker.
+    r"""The data from which a worker process builds a target.
 
-    ``content`` is a digest of the source file, ``process`` the ID of the audit's process. A worker
-    process builds the target once, and reuses it for equal instances of this class.
+    ``content`` is a digest of the target's source file, ``process`` the ID of the audit's process.
+    A worker builds the target once, and reuses it if it receives equal data.
     """
 
     spelling: str
@@ -238,8 +238,8 @@ class SentTarget:
 def work_block(sent: SentTarget, block: Block) -> bytes:
     r"""Draw a block in a worker.
 
-    Returns the drawing and the number of runs before the block, or the target's failure. The result
-    is encoded with ``audit.outputs.sandbox_encoding``.
+    Returns the :class:`Drawing` and the number of runs before the block, or the target's failure.
+    The result is encoded with ``audit.outputs.sandbox_encoding``.
     """
 
     def drawn(target: Target) -> tuple[Any, ...]:
@@ -251,16 +251,16 @@ def work_block(sent: SentTarget, block: Block) -> bytes:
 
 
 def work_probe(sent: SentTarget, block: Block) -> bytes:
-    r"""Test in a worker whether the target uses only its seed; return the result as data."""
+    r"""Test in a worker whether the target uses only its seed; return the encoded result."""
     return _work(sent, block, lambda target: keeps_to_its_seed(target, block))
 
 
 def answer_of(data: bytes, known: dict[int, Any]) -> Any:
     r"""Decode an answer of :func:`work_block` or :func:`work_probe`.
 
-    Returns a ``Drawing`` and the number of runs before its block, or a bool. ``known`` contains the
-    stand-ins for objects in the workers. Raises :class:`TargetFailed` if the target failed in the
-    worker.
+    An answer of :func:`work_block` is a ``Drawing`` and the number of runs before its block; an
+    answer of :func:`work_probe` is a bool. ``known`` contains objects that represent objects of the
+    workers. Raises :class:`TargetFailed` if the target failed in the worker.
     """
     match result_of("a worker", *unpack(data, known)):
         case bool(found):

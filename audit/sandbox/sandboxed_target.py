@@ -1,7 +1,7 @@
 r"""Run the targets and feature maps of a command in a child process.
 
 The auditor's process never imports the code of these targets and maps. A sandbox is a process that
-loads a target, draws blocks of its runs and applies maps to outputs. It returns only data
+loads a target, draws blocks of its runs and applies feature maps to outputs. It returns only data
 (``audit.outputs.sandbox_encoding``), and any unexpected end of the process is a failure of the
 target (``audit.sandbox.child_process``). Callables that are passed to the Python functions of
 ``audit`` run in the caller's process instead.
@@ -37,7 +37,7 @@ T = TypeVar("T")
 class Remote(Target):
     r"""A target from a file or module that is loaded and run only in a sandbox.
 
-    ``one=True``: each call returns one output. ``source`` is the source file of the target.
+    ``one`` is True if each call returns one output. ``source`` is the target's source file.
     """
 
     sandbox: Sandbox = field(compare=False, repr=False)
@@ -80,7 +80,7 @@ class _Map:
 
 
 class Sandbox:
-    r"""A process for targets and maps; it starts when the first target or map is loaded."""
+    r"""A process that runs targets and feature maps; it starts when the first one is loaded."""
 
     def __init__(self, timeout: float | None) -> None:
         self._timeout = timeout
@@ -93,9 +93,7 @@ class Sandbox:
         self._process.close()
 
     def target(self, spelling: str, *, seeded: bool = True) -> Target:
-        r"""Parse a target as :func:`audit.targets.target_syntax.read_target` does, but import code
-        only in the sandbox.
-        """
+        r"""Parse a target as ``read_target`` does, but import its code only in the sandbox."""
 
         def elsewhere(spelling: str) -> Target:
             self._process.name = spelling
@@ -181,7 +179,7 @@ def _send_pieces(target: Target, pipe: Pipe, block: Block) -> None:
 
 @contextmanager
 def importing(timeout: float | None) -> Iterator[None]:
-    r"""Limit imports in the block to one minute, or to ``timeout`` seconds if that is longer."""
+    r"""A context that limits imports to one minute, or to ``timeout`` seconds if that is longer."""
     with Watchdog(None if timeout is None else max(timeout, _IMPORT)) as watchdog:
         watchdog.restart()
         yield
@@ -199,8 +197,8 @@ def _last(answer: Generator[Any, None, Any]) -> Any:
 def run_isolated(name: str, work: Callable[[], T], *, timeout: float | None) -> T:
     r"""Run ``work()`` in a separate process and return the result, which must be plain data.
 
-    The process is forked, so its imports do not affect the current process. Ctrl-C is forwarded to
-    it.
+    The process is forked, so its imports do not affect the current process. It also receives
+    Ctrl-C.
     """
 
     def serve(pipe: Pipe) -> None:

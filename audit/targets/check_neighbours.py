@@ -1,9 +1,9 @@
 r"""Check a given pair of datasets against the claimed neighbouring relation.
 
-A dataset does not show what one person contributes: a list may contain records, of which one person
-contributes one, or answers to queries, all of which one person can change. A pair is therefore
-refused only if its datasets are not neighbours in any interpretation; if they are not neighbours in
-any usual interpretation, the report has a warning.
+A dataset does not show what one person contributes. If a list contains records, one person
+contributes one of them; if it contains answers to queries, one person can change all of them. A
+pair is therefore refused only if its datasets are not neighbours in any interpretation. If they are
+not neighbours in any usual interpretation, the report has a warning.
 
 Pairs come from an argument or from a file, ``--pairs pairs.toml``:
 
@@ -43,10 +43,9 @@ _ABSENT: Final = object()
 def require_neighbours(argument: str, pair: tuple[Any, Any], relation: Relation | str) -> None:
     r"""Refuse two lists, arrays or tables that are not neighbours in any interpretation.
 
-    Lists of equal length may be answers to queries, which have the same neighbours under every
-    relation (``audit.search.neighbour_spaces``). Lists of different lengths must be records: then
-    the longer list must have exactly one additional record, at any position, and no record may be
-    replaced.
+    Lists of equal length are accepted, because they may be answers to queries, which have the same
+    neighbours under every relation (``audit.search.neighbour_spaces``). Lists of different lengths
+    must be records: then the longer list must be the shorter one plus one record, at any position.
     """
     a, b = (_items(dataset) for dataset in pair)
     if a is None or b is None or len(a) == len(b):
@@ -196,10 +195,11 @@ def pairs_of(
     search: str | None = None,
     relation: Relation | str | None = None,
 ) -> tuple[tuple[Any, Any], ...]:
-    r"""The given pairs, or the pair of a catalogue entry; empty if a search must find a pair.
+    r"""Return the pairs to audit: the given ones, or else the pair of the catalogue entry.
 
-    The two datasets of a given pair must differ, and be neighbours under ``relation`` as far as
-    this can be checked.
+    The result is empty if ``search`` is given, because the search then finds the pair. The two
+    datasets of a given pair must differ, and be neighbours under ``relation`` as far as this can be
+    checked.
     """
     given = [name for name, value in (("pair", pair), ("pairs", pairs)) if value is not None]
     if search is not None:
@@ -245,7 +245,7 @@ def read_pairs_file(path: Path | str) -> tuple[tuple[Any, Any], ...]:
 def read_document(option: str, path: Path) -> Any:
     r"""Parse a TOML file, or a JSON file if its name ends in ``.json``.
 
-    Error messages call the file's argument ``option``.
+    ``option`` is the name of the file's argument in error messages.
     """
     wrong = partial(InvalidParameter, option, str(path))
     kind = "JSON" if path.suffix.lower() == ".json" else "TOML"

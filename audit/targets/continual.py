@@ -3,11 +3,11 @@ r"""Running sums of a stream as a target.
     continual:tree,horizon=64,epsilon=1
     continual:square-root,horizon=64,epsilon=1,delta=1e-6,high=3,unit=1/4
 
-The first word names the mechanism: tree, doubling or square-root. The other words are arguments of
+The first word is the mechanism: tree, doubling or square-root. The other words are arguments of
 ``accounting.calibration.calibrate_continual_sums.calibrate_sum``. A dataset is a stream, given as a
 list of ``horizon`` items. The two datasets of the pair differ in the first item, which is contained
-in more noisy sums than any other item. An output is the list of the running sums after
-each item, in multiples of ``unit`` (for square-root, of ``unit``/grid).
+in more noisy sums than any other item. An output is the list of the running sums after each item,
+as integer multiples of ``unit``, or of ``unit``/``grid`` for the mechanism square-root.
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ def target_of(
     spelling: str,
     seeded: bool = True,
 ) -> Catalogued:
-    r"""Build a target that releases sums of streams with ``setting``, with features that reveal the
-    first item.
-    """
+    r"""Build a target that releases running sums, with features that reveal the first item."""
     grid = setting.grid if isinstance(setting, SquareRootSum) else 1
 
     def require_stream(dataset: Any, name: str) -> None:
@@ -94,15 +92,15 @@ def target_of(
 
 
 def doubled(sums: Any) -> int:
-    r"""Add the running sums after 1, 2, 4, ... items, each of which is a single node of a tree."""
+    r"""The total of the running sums after 1, 2, 4, ... items; each of them is one tree node."""
     return sum(int(sums[(1 << k) - 1]) for k in range(len(sums).bit_length()))
 
 
 def weighed(sums: Any) -> int:
-    r"""Add all running sums, each divided by the number of blocks of items in the sum.
+    r"""A weighted total of all running sums, which detects noise that is redrawn for each sum.
 
-    This feature detects noise that is redrawn for each sum. The result is in sixtieths, and each
-    weight is rounded down to an integer.
+    The weight of a running sum is 1/k if a tree computes it from k nodes. The result is in
+    sixtieths, and each weight is rounded down to a multiple of 1/60.
     """
     return int(np.asarray(sums, dtype=np.int64) @ _weights(len(sums)))
 

@@ -14,10 +14,11 @@ value.
 
 ``select:`` is followed by permute-and-flip, exponential, noisy-max or above-threshold, which are
 mechanisms of ``dpcore.selection``. For above-threshold, a dataset is a list of answers, which are
-compared with 0, and an output is a row of 1 (above), 0 (below) and -1 (not answered); with
-``gap=yes`` it is a row of gaps, -1 (below) and -2 (not answered). For the others, a dataset is a
-list of scores, and an output is the chosen index; with ``gap=yes`` it is the index and its lead.
-Probabilities are listed here, too; they are rational functions of e^(-unit).
+compared with 0. An output is then a row of 1 (above), 0 (below) and -1 (not answered) or, with
+``gap=yes``, a row of gaps (above), -1 (below) and -2 (not answered). For the other mechanisms, a
+dataset is a list of scores, and an output is the chosen index or, with ``gap=yes``, the index and
+its lead over the other scores. If few outputs are possible, their exact probabilities are listed,
+too (``dpcore.numbers.exp_field``).
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ _ONLY: Final = {
 
 
 def has_law(mechanism: Selection | NoisyMax | AboveThreshold, scores: Sequence[Any]) -> bool:
-    r"""Whether the law of the output for these scores is small enough to be listed."""
+    r"""Whether the law of the output for ``scores`` is small enough to list all probabilities."""
     if scores and isinstance(scores[0], list):
         spread = max(max(row) - min(row) for row in scores)  # in finer units
         return prod(map(len, scores)) <= MOST_LISTED and spread <= 16 * MOST_SPREAD
@@ -77,7 +78,7 @@ def has_law(mechanism: Selection | NoisyMax | AboveThreshold, scores: Sequence[A
 def law_of(
     mechanism: Selection | NoisyMax | AboveThreshold, scores: Sequence[Any], dataset: Any
 ) -> dict[Hashable, ExpRational]:
-    r"""The probability of each output.
+    r"""The probability of each output of ``mechanism`` for ``scores``.
 
     Raises :class:`InvalidParameter` if the law is too large (:func:`has_law`); ``dataset`` is the
     value that the message shows.
@@ -130,9 +131,7 @@ def read_local(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
 
 
 def local_target(mechanism: LocalReport, *, spelling: str, seeded: bool = True) -> Catalogued:
-    r"""Build a target whose outputs are reports of ``mechanism``, with the mechanism's epsilon as
-    its claim.
-    """
+    r"""Build a target that reports a value by ``mechanism``, and claims its epsilon."""
 
     def run(dataset: Any, n: int, rng: Rng) -> Any:
         return mechanism.report(np.full(n, _value(dataset, mechanism)), rng=rng)
@@ -204,7 +203,7 @@ def read_select(spelling: str, words: str, *, seeded: bool = True) -> Catalogued
 def select_target(
     mechanism: Selection | NoisyMax | AboveThreshold, *, spelling: str, seeded: bool = True
 ) -> Known:
-    r"""Build a target from ``mechanism``, with a pair that nearly attains its epsilon."""
+    r"""Build a target that runs ``mechanism``, with a pair on which its epsilon is nearly tight."""
 
     def run(dataset: Any, n: int, rng: Rng) -> list[Any]:
         scores = _scores(dataset)

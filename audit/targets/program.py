@@ -1,7 +1,7 @@
 r"""An executable as a target: ``exec:./program arguments``.
 
-For each block and each dataset, one process draws the runs. It reads one line of JSON from standard
-input,
+One process is started for each block of runs and each dataset. It reads one line of JSON from
+standard input,
 
     {"dataset": ..., "n": 1000, "seed": 8123}
 
@@ -239,7 +239,10 @@ def _stderr_end(stderr: bytearray) -> str:
 
 
 def request_of(block: Block, world: int) -> dict[str, Any]:
-    r"""The request for a dataset's runs, with a seed that every JSON reader represents exactly."""
+    r"""Return the request for runs on dataset A (``world`` 0) or B (1).
+
+    The seed in the request is a number that every JSON reader represents exactly.
+    """
     seed = int(block.seeds[world].generate_state(1, np.uint64)[0]) >> (64 - _SEED_BITS)
     return {"dataset": block.pair[world], "n": block.sizes[world], "seed": seed}
 

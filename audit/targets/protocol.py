@@ -1,4 +1,4 @@
-r"""A distributed protocol as a target: the server's view of a round, for the value of one user.
+r"""A distributed protocol as a target: an output is the server's view of one round.
 
     protocol:pure,users=64,epsilon=1
     protocol:renyi,users=64,epsilon=1,delta=1e-6,honest_fraction=3/4,functionality=masked
@@ -7,9 +7,9 @@ The first word names an instance of a protocol; the other words are arguments of
 ``accounting.protocol_guarantees.plan_protocol.choose``. A dataset is the value of one user: a
 number in [0, 1], or a list of such numbers for vectors. All other users have the value 0. One run
 is one round of the real protocol, in which all but the honest users drop out before they send their
-input. The output is the server's view: the sum in steps of 1/precision; for bits, the number of
-ones per coordinate; for a local protocol, the message of that one user; for a central protocol, the
-published sum.
+input. The server's view is usually the sum in steps of 1/precision. For protocols that send bits it
+is the number of ones per coordinate, for a local protocol the message of the one user, and for a
+central protocol the published sum.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def read_protocol(spelling: str, words: str, *, seeded: bool = True) -> Catalogu
 
 
 def read_plan(spelling: str, words: str) -> tuple[Plan, str]:
-    r"""Parse a plan, and its functionality (one of :data:`FUNCTIONALITIES`), from ``words``."""
+    r"""Parse ``words`` as a plan of a protocol and one of :data:`FUNCTIONALITIES`."""
     keys, needed = (*_NUMBERS, *_COUNTS, *_WORDS), ("users", "epsilon")
     instance: Any
     instance, given = read_words(spelling, words, keys, needed, owner="a protocol")
@@ -80,11 +80,11 @@ def read_plan(spelling: str, words: str) -> tuple[Plan, str]:
 def target_of(
     plan: Plan, *, spelling: str, functionality: str = "ideal", seeded: bool = True
 ) -> Catalogued:
-    r"""Build a target that runs ``plan`` with a functionality (for bits, always the shuffler).
+    r"""Build a target that runs ``plan``, and computes the secure sum as ``functionality`` states.
 
-    With ``seeded=False`` the protocol draws from the operating system, as in production. The law of
-    the output is known if the output is a sum plus noise with a single law, which excludes a pure
-    shuffle.
+    Protocols that send bits use the shuffler instead. With ``seeded=False`` the protocol draws from
+    the operating system, as in production. The law of the output is known if the output is a sum
+    plus noise with a single law, which excludes a pure shuffle.
     """
     check_word("functionality", functionality, FUNCTIONALITIES)
     protocol = plan.protocol

@@ -1,4 +1,4 @@
-r"""A release from a table as a target: the published answer, for the rows of one user.
+r"""A query on a table as a target: a dataset is a table, and an output is the released answer.
 
     release:count,rows_per_user=2,epsilon=1
     release:histogram,keys=a/b/c,rows_per_user=2,relation=replace,epsilon=1
@@ -6,11 +6,13 @@ r"""A release from a table as a target: the published answer, for the rows of on
 
 The first word is a query of ``accounting.queries`` over the column ``value``. ``keys`` are
 separated by slashes, several quantiles ``q`` by spaces, and ``count`` is an argument of ``top``. A
-dataset is a list of rows [user, value], or of users for a count. The pair is a worst case for the
-query's sensitivity. In one dataset, all rows of one user are at one bound of the range or in one
-key. The other dataset contains no rows of the user, or rows at the other bound. For unknown keys,
-the user's rows are in keys that no other user has, with the counts most likely to be released.
-Additive noise has a known law, so the exact layer proves or refutes the claim.
+dataset is a list of rows [user, value], or of users for a count.
+
+The pair is a worst case for the query's sensitivity. In one dataset, all rows of one user have the
+value at one bound of the range, or the same key. The other dataset contains no rows of the user, or
+rows with the opposite bound or another key. If ``keys`` are not given, the user's rows have keys
+that no other user has, and the numbers of rows that are most likely to be released. Additive noise
+has a known law, so the exact layer proves or refutes the claim.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ def read_release(spelling: str, words: str, *, seeded: bool = True) -> Catalogue
 def target_of(
     query: Query, scope: TableScope, price: Target, *, spelling: str, seeded: bool = True
 ) -> Catalogued:
-    r"""Build a target that releases ``query``, with the derived guarantee as its claim."""
+    r"""Build a target that releases ``query``, and claims the guarantee that accounting derives."""
     planned = plan(query, scope, price)
     mechanism, parameters = planned.mechanism, planned.privacy_parameters()
     delta = Fraction(parameters.get("delta", 0))

@@ -55,7 +55,7 @@ class Block:
     - ``pair``: the two datasets;
     - ``worlds``: the dataset of each run, True for B;
     - ``seeds``: a random seed for each dataset; no two blocks have the same seeds;
-    - ``mixing``: the seed of the generator that mixes the runs of the two datasets;
+    - ``mixing``: the seed of :attr:`mixer`;
     - ``drawn``: the number of runs before the block;
     - ``timeout``: the time limit of each call, in seconds;
     - ``until``: the time, as in ``time.time()``, after which no run is drawn;
@@ -79,13 +79,13 @@ class Block:
         return len(self.worlds) - in_b, in_b
 
     def seed(self, world: int) -> np.random.SeedSequence:
-        r"""A new copy of a dataset's seed; spawning would change a shared seed sequence."""
+        r"""A new copy of the seed of dataset A (``world`` 0) or B (1), which may be spawned."""
         seed = self.seeds[world]
         return np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
 
     @property
     def mixer(self) -> np.random.Generator:
-        r"""The generator that mixes the runs of the two datasets."""
+        r"""The generator that shuffles the outputs of each dataset before they get their run."""
         return np.random.default_rng(self.mixing)
 
     def fresh(self, world: int) -> Callable[[], Any]:
@@ -106,9 +106,9 @@ class Target(ABC):
     r"""A map from a dataset to a random output.
 
     ``spelling`` is the target as text. ``seeded`` means that the audit's seed determines the
-    randomness of the target, and ``named`` that :func:`read_target` made the target from its text
-    and can do so again in another process. ``folder`` is the base of relative file names in that
-    text, also in other processes.
+    randomness of the target. ``named`` means that :func:`read_target` made the target from its
+    text, and can make it again in another process. Relative file names in the text are relative to
+    ``folder``, also in another process.
     """
 
     spelling: str
@@ -123,9 +123,7 @@ class Target(ABC):
     r"""Whether each run can be a separate call, whose time is measured."""
 
     def check(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
-        r"""Return the pair. Raises :class:`InvalidParameter`, before any run, if the target is
-        known not to accept it.
-        """
+        r"""Return the pair; raise :class:`InvalidParameter` if the target cannot accept it."""
         for name, dataset in zip("AB", pair, strict=True):
             copies(f"dataset {name}", dataset)
         return pair
@@ -140,7 +138,7 @@ class Target(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Shifted:
-    r"""The law of ``shift`` + ``noise``, with one draw per coordinate if ``shift`` is a tuple."""
+    r"""The law of ``shift`` + ``noise``; each coordinate of a tuple ``shift`` has its own draw."""
 
     noise: Noise
     shift: int | tuple[int, ...]
@@ -262,8 +260,8 @@ def _rng_for(seed: np.random.SeedSequence, *, ours: bool) -> np.random.Generator
 class Catalogued(Vectorised):
     r"""A target with its own pair and claim, such as an entry of the catalogue.
 
-    ``held(dataset, name)`` raises :class:`InvalidParameter` if the target does not accept the
-    dataset, which the error message calls ``name``.
+    ``held(dataset, name)`` raises :class:`InvalidParameter` for the argument ``name`` if the target
+    does not accept the dataset.
     """
 
     subject: Subject
@@ -279,10 +277,9 @@ class Catalogued(Vectorised):
         own: Mapping[str, Any] | None = None,
         **about: Any,
     ) -> Self:
-        r"""Make a target from a dpcore mechanism, which uses the system's randomness unless
-        ``seeded``.
+        r"""Make a target that runs a dpcore mechanism, with system randomness unless ``seeded``.
 
-        ``own`` contains additional fields of this class, and ``about`` the fields of ``subject``.
+        ``own`` contains further fields of this class, and ``about`` the fields of ``subject``.
         """
         from audit.broken_mechanisms import Subject
         from audit.broken_mechanisms import seeded as stream
@@ -299,7 +296,6 @@ class Catalogued(Vectorised):
         return self.subject.call is not None
 
     def check(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
-        r"""Return the pair. Raises :class:`InvalidParameter` unless both datasets are accepted."""
         if self.held is None:
             return Vectorised.check(self, pair)
         for name, dataset in zip("AB", pair, strict=True):
@@ -316,9 +312,9 @@ class Catalogued(Vectorised):
 class Known(Catalogued):
     r"""A mechanism of dpcore whose output has a known law.
 
-    ``laws`` returns the two laws on a pair: ``noise`` shifted by the dataset, or listed
-    probabilities if ``noise`` is None. ``about`` is appended to the subject of a proof, and starts
-    with a comma.
+    ``laws(pair)`` returns the laws of the output on both datasets: ``noise`` shifted by the dataset
+    or, if ``noise`` is None, the probability of each output. ``about`` starts with a comma, and is
+    appended to the sentence that states what a proof covers.
     """
 
     laws: Callable[[tuple[Any, Any]], tuple[Law, Law]] = field(compare=False, repr=False)
@@ -352,14 +348,14 @@ def read_words(
 
 
 def typed(number: Fraction) -> int | str:
-    r"""Write a number of a dataset as on the command line: an integer, or a fraction as text."""
+    r"""Write a number as in a dataset of the command line: an integer, or a fraction as text."""
     return int(number) if number.denominator == 1 else str(number)
 
 
 def claim_of(
     subject: Target, claim: Claim | CurveClaim | str | None, relation: Relation | str | None
 ) -> Claim | CurveClaim:
-    r"""The given claim, or else the claim of the catalogue entry (its curve if it has one)."""
+    r"""The given claim or, if it is None, the claim of the catalogue entry."""
     match claim:
         case Claim() | CurveClaim():
             if relation is not None and Relation(claim.relation) is not Relation(relation):
@@ -378,7 +374,7 @@ def claim_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseAdded(Target):
-    r"""A target with an integer dataset and the output dataset + noise.
+    r"""A target that returns dataset + ``noise``, where the dataset is an integer.
 
     The noise is drawn with the system's randomness unless ``seeded``.
     """
@@ -391,7 +387,6 @@ class NoiseAdded(Target):
         return Shifted(self.noise, a), Shifted(self.noise, b)
 
     def check(self, pair: tuple[Any, Any]) -> tuple[int, int]:
-        r"""Return the pair. Raises :class:`InvalidParameter` unless both datasets are integers."""
         for name, dataset in zip("AB", pair, strict=True):
             if isinstance(dataset, bool) or not isinstance(dataset, int):
                 reason = f"must be an integer: {self.spelling} adds its noise to it"
@@ -424,5 +419,5 @@ r"""A target whose laws are known."""
 
 
 def seeded_rng(seed: np.random.SeedSequence) -> SeededRng:
-    r"""A dpcore generator with this seed."""
+    r"""A dpcore generator that is seeded from ``seed``."""
     return SeededRng(int.from_bytes(seed.generate_state(4).tobytes(), sys.byteorder))

@@ -64,7 +64,7 @@ r"""The group of entry points that provide further kinds of targets."""
 
 @runtime_checkable
 class Provided(Protocol):
-    r"""The parts of a target that entry points and ``bandits.audit_view`` return."""
+    r"""The interface of the objects that entry points and ``bandits.audit_view`` return."""
 
     @property
     def run(self) -> Callable[..., Any]:
@@ -95,7 +95,7 @@ def provided(spelling: str, name: str, rest: str, *, seeded: bool) -> Catalogued
 
 
 def provided_as(spelling: str, found: Provided, *, seeded: bool = True) -> Catalogued:
-    r"""Build a target from the parts that an entry point returned."""
+    r"""Build a target from an object that an entry point returned."""
     from audit.broken_mechanisms import Subject
 
     parts = {name: getattr(found, name) for name in ("pair", "epsilon", "delta", "features")}
@@ -284,10 +284,10 @@ def digest_of(files: Sequence[Path | str]) -> str | None:
 
 
 def files_of(step: str, feature: Feature) -> list[str]:
-    r"""The source files of a step of a feature; empty for a built-in step.
+    r"""The source files of ``step``, one of the steps of a feature; empty for a built-in step.
 
-    For a map in a module, these are the file of the module and the file that defines the function,
-    which the module may have imported.
+    If the step is a function in a module, these are the file of the module and the file that
+    defines the function, because the module may have imported it.
     """
     if step.partition(":")[0] in FEATURES:
         return []

@@ -1,11 +1,11 @@
 r"""Share one false-alarm probability (alpha) among all tests of a run.
 
-A statistical test rejects a correct mechanism with probability at most its alpha. Each test buys
-its alpha from an :class:`AlphaBudget` under a name, and uses the return value of
-:meth:`AlphaBudget.buy` as its level. The probability that any test of the run rejects a correct
-mechanism is at most the sum of the spent alphas (union bound), and so at most the total. This holds
-for any dependence between the tests. No alpha may depend on a result of the same run: alphas must
-be fixed beforehand, for example as equal shares for a known number of tests (:func:`equal_share`).
+A statistical test rejects a correct mechanism with probability at most its alpha. A test spends its
+alpha from an :class:`AlphaBudget` under a name, and uses the value that :meth:`AlphaBudget.buy`
+returns as its level. The probability that any test of the run rejects a correct mechanism is at
+most the sum of the spent alphas (union bound), and so at most the total. This holds for any
+dependence between the tests. No alpha may depend on a result of the same run: alphas must be fixed
+beforehand, for example as equal shares for a known number of tests (:func:`equal_share`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dpcore.numbers.parameter import RationalLike, integer, rational
 
 
 class BudgetExceeded(AssertionError):
-    r"""Raised when a test cannot buy its alpha; an AssertionError, so that the test fails."""
+    r"""Raised when a test cannot spend its alpha; an AssertionError, so that the test fails."""
 
 
 class AlphaBudget:
@@ -81,7 +81,7 @@ class AlphaBudget:
         return self.total - self.spent
 
     def statement(self) -> str:
-        r"""Summarise the purchases in one line, with alphas rounded up."""
+        r"""Summarise the number of tests and the spent alpha in one line; alphas are rounded up."""
         if not self._bought:
             return "no statistical test ran"
         many = f"{len(self._bought)} purchase{'' if len(self._bought) == 1 else 's'}"

@@ -80,12 +80,11 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
     allow_constant: bool = False,
     relation: Relation | str | None = None,
 ) -> tuple[AuditReport, ...]:
-    r"""Fail if an audit of ``target`` refutes ``claim`` on one of the pairs, else return the
-    reports.
+    r"""Return the reports, or fail if an audit of ``target`` refutes ``claim`` on one of the pairs.
 
     ``claim`` is text such as "epsilon=1" or "epsilon=1,delta=1e-6". Give one ``pair`` of
-    neighbouring datasets or several ``pairs``; a catalogue entry has its own pair.
-    ``relation`` is "replace" (default) or "add-remove"; pairs that contradict it are refused.
+    neighbouring datasets or several ``pairs``; a catalogue entry has its own pair. ``relation`` is
+    "replace" (default) or "add-remove"; pairs that contradict it are refused.
 
     If the claim holds and runs are independent, the probability of :class:`Refuted` is at most
     ``alpha``: each of k pairs is tested at level alpha/k. ``runs`` is the number of runs for one
@@ -94,11 +93,11 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
     the largest probability of a revealing output that the runs could have missed.
 
     Pair i is audited with ``seed`` + i. Without ``seed``, a random seed is used, and printed on
-    failure. ``again`` replaces the sentence that explains how to repeat the audit. ``features`` are
-    applied to the outputs (``audit.features``). ``floats="ignore"`` ignores the floating-point
-    representation of outputs. The test also fails if nothing was measured: if all outputs are
-    equal, or if more than half of the outputs are distinct and have no order. ``allow_constant``
-    accepts equal outputs.
+    failure. ``again`` replaces the instructions for repeating the audit in the message of a
+    failure. ``features`` are applied to the outputs (``audit.features``). ``floats="ignore"``
+    ignores the floating-point representation of outputs. The test also fails if nothing was
+    measured: if all outputs are equal, or if more than half of the outputs are distinct and have no
+    order. ``allow_constant`` accepts equal outputs.
 
     >>> from dpcore import DiscreteLaplace
     >>> noise = DiscreteLaplace(scale=1)

@@ -121,8 +121,6 @@ class AuditBudget:
 
 @dataclass(slots=True, kw_only=True)
 class _Run:
-    r"""The state of a test run, or of the part of it on a pytest-xdist worker."""
-
     alpha: Fraction
     effort: str
     seed: int
@@ -168,11 +166,10 @@ class Auditor:
     bought: int = 0
 
     def buy(self, runs: int | None = None) -> AuditBudget:
-        r"""Return the level, seed and runs for a custom statistical test that rejects if p <=
-        alpha.
+        r"""Return the level, seed and number of runs for a custom statistical test.
 
-        Raises :class:`audit.testing.alpha_budget.BudgetExceeded` if all ``audits`` of the mark are
-        used.
+        The test must reject if and only if its p-value is at most the level. Raises
+        :class:`audit.testing.alpha_budget.BudgetExceeded` if all ``audits`` of the mark are used.
         """
         __tracebackhide__ = True
         if self.bought == self.terms.audits:
@@ -296,7 +293,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    r"""Register the mark and choose the seed, which workers of pytest-xdist receive."""
+    r"""Register the mark and choose the seed of the run, or take it from pytest-xdist."""
     config.addinivalue_line("markers", _MARK)
     seed = getattr(config, "workerinput", {}).get("dp_seed", config.getoption("dp_seed"))
     config.stash[_RUN] = _Run(
@@ -309,7 +306,7 @@ def pytest_configure(config: pytest.Config) -> None:
 # Run first, so that tests deselected later are counted: then -k, -m and shards change no share.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    r"""Read all marks and fix the shares; an error names an invalid mark."""
+    r"""Read all ``dp`` marks and fix each test's share of alpha; an error names an invalid mark."""
     marked = [item for item in items if item.get_closest_marker("dp") is not None]
     if not marked:
         return

@@ -257,9 +257,9 @@ def neighbouring_datasets(
 def neighbouring_histograms(
     *, bins: int = 4, relation: Relation | str = Relation.REPLACE, most: int = 100
 ) -> SearchStrategy[_Pair]:
-    r"""Generate pairs of lists of counts that differ in one person.
+    r"""Generate pairs of lists of counts that differ by one person.
 
-    Under "replace" the person is in another bin, under "add-remove" added or removed.
+    Under "replace" the person is in another bin; under "add-remove" the person is added or removed.
 
     >>> from hypothesis import find
     >>> one, other = find(neighbouring_histograms(bins=2), bool)
@@ -292,7 +292,7 @@ def neighbouring_streams(
     unit: Unit | str = Unit.CONTRIBUTION,
     relation: Relation | str = Relation.REPLACE,
 ) -> SearchStrategy[_Pair]:
-    r"""Generate pairs of streams of ``steps`` entries: [user, event], or None if there is no event.
+    r"""Generate pairs of streams of ``steps`` entries, each [user, event], or None for no event.
 
     The streams differ in one event, or, if ``unit`` is "user", in any number of events of one user.
     These events are replaced by other events, or removed if ``relation`` is "add-remove".
