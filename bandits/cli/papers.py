@@ -40,7 +40,9 @@ def papers_command(
 
 
 def rows(*, quick: bool = False) -> tuple[LaterRow, ...]:
-    r"""The rows of all papers, computed on request; ``quick`` uses fewer parameters per theorem.
+    r"""The comparisons of all theorems with exact values, each as a function that computes it.
+
+    ``quick`` selects fewer parameters per theorem.
 
     >>> len(rows(quick=True)) < len(rows())
     True
