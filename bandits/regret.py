@@ -1,4 +1,9 @@
-r"""The regret of runs: the mean reward of the best action minus those of the played actions."""
+r"""The cumulative pseudo-regret of runs, recorded at checkpoints.
+
+The regret is the mean reward of the best action minus that of the played action, summed over
+rounds. For super arms, alpha beta times the best mean reward is used instead of the best, because
+the oracle only guarantees the fraction alpha with probability beta.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +43,7 @@ class ArmRegret:
 
 
 class SuperArmRegret:
-    r"""The regret and the number of plays of each base arm, in several runs of one problem."""
+    r"""The regret and the plays of each base arm, for several runs of a combinatorial problem."""
 
     def __init__(
         self, problem: Problem, worlds: Sequence[BitWorld], checkpoints: tuple[int, ...]
