@@ -125,7 +125,7 @@ _SUMS: Final = {"tree": 3}
 def bonus_table(
     privatizer: StreamPrivatizer, arms: int, radius: RadiusName, c: RationalLike
 ) -> Floats:
-    r"""The bonus for the mean of n outcomes of a base arm, for n = 0, ..., T; infinite for n = 0."""
+    r"""The bonus for the mean of n outcomes, for n = 0, ..., T; it is infinite for n = 0."""
     horizon = privatizer.horizon
     n, log = np.arange(1, horizon + 1, dtype=np.int64), math.log(horizon)
     found = np.full(horizon + 1, np.inf)

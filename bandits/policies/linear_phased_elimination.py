@@ -441,7 +441,7 @@ class PhasedElimination(Policy[PhasedState]):
 
 
 def clients_needed(policy: PhasedElimination, horizon: int) -> int:
-    r"""An upper bound on the number of clients in ``horizon`` rounds; it counts the last phase fully."""
+    r"""An upper bound on the number of clients in ``horizon`` rounds of ``policy``."""
     if policy.clients == "one-a-round":
         return horizon
     last = policy.phases(horizon)

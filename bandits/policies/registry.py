@@ -1,4 +1,4 @@
-r"""The algorithms of ``dpcore bandit`` by name: their parameters, and the policies that they create.
+r"""The algorithms of ``dpcore bandit`` by name: their parameters and their policies.
 
 With the exact radius, batched elimination uses the exact schedule, and the parameter ``scaling`` of
 its :class:`~bandits.privatizers.batch_sums.SumPrivatizer` is 4 instead of 1. For dist-rdp-se and
@@ -80,15 +80,13 @@ _OF_A_SHARE: Final = Fraction(1, 100)
 class RunParameters:
     r"""Parameters shared by policies and experiments: the horizon and variants.
 
-    - ``failure_probability``: p, a bound on the probability that the run drops the best arm.
-    - ``renyi_tail``: the ``form`` of :class:`~bandits.elimination_radii.PaperRadius` for Renyi
-      noise; None means "released" with the released schedule, and otherwise "printed".
-    - ``max_visits``: the largest number of visits of each of ``users`` users; None if users do not
-      return.
-    - ``deployment``: the plan for dropouts and collusion.
-    - ``calibration``, ``alpha``: for linear algorithms, the noise and the growth of the number of
-      clients.
-    - ``release``: how cucb-dp and cucb-dp2 release sums.
+    ``failure_probability`` is p, a bound on the probability that the run drops the best arm.
+    ``renyi_tail`` is the ``form`` of ``bandits.elimination_radii.PaperRadius`` for Renyi noise;
+    None means "released" with the released schedule, and otherwise "printed". ``max_visits`` is the
+    largest number of visits of each of ``users`` users (None if users do not return), and
+    ``deployment`` plans for dropouts. For linear algorithms, ``calibration`` sets the noise, and
+    ``alpha`` sets the growth of the number of clients. ``release`` selects how cucb-dp and cucb-dp2
+    release sums.
     """
 
     horizon: Whole = Whole()
@@ -448,7 +446,7 @@ def is_own(name: str) -> bool:
 def own_policy(
     spelling: str, name: str, argument: str = "target", given: Mapping[str, Any] | None = None
 ) -> Policy[Any]:
-    r"""Load your own policy ``name``; if it is a class or function, call it with arguments in ``given``."""
+    r"""Load your own policy ``name``; classes and functions are called to create it."""
     attribute = name.rpartition(":")[2]
     code = _own_code(spelling, argument, name)
     found = code.load(name)

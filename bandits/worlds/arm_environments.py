@@ -1,8 +1,9 @@
 r"""Simulated worlds: arms whose pulls give rewards in [0, 1].
 
-An environment outputs only the sum of a batch, with each reward encoded as floor(x g + U) with U
-uniform on [0, 1). Rewards and this rounding are drawn from the numpy generator ``world``; the
-privacy guarantee depends only on the sensitivity of the sum, which is always g.
+An environment outputs only the sum of a batch of encoded rewards. A reward x is encoded as floor(x
+g + U), where g is the precision and U is uniform on [0, 1). Rewards and this random rounding are
+drawn from the numpy generator ``world``. The privacy guarantee depends only on the sensitivity of
+the sum, which is always g.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _MOST_DEVIATION: Final = 1000
 class Environment(ABC):
     r"""A world of K arms: a pull of arm a gives an independent reward of mean ``means[a]``.
 
-    Rewards lie in [0, 1]; if actions are not pulls of single arms, rewards are at least ``lowest``.
+    Rewards lie in [0, 1]. In worlds with other actions than single arms, rewards may be unbounded
+    and their means lie in [``lowest``, 1].
     """
 
     __slots__ = ()
@@ -43,13 +45,13 @@ class Environment(ABC):
 
     @property
     def model(self) -> LinearModel | Problem | None:
-        r"""The server's prior knowledge, or None for independent arms."""
+        r"""What the server knows about the world in advance; None for independent arms."""
         return None
 
     @property
     @abstractmethod
     def means(self) -> tuple[float, ...]:
-        r"""The true means, as floats with error at most 1e-12, used only for the regret."""
+        r"""The true means, as floats with absolute error <= 1e-12; only the regret uses them."""
 
     @property
     def arms(self) -> int:
@@ -69,7 +71,7 @@ class Environment(ABC):
     def encoded_sums(
         self, ask: Ask, encoding: Encoding, world: np.random.Generator
     ) -> tuple[int, ...]:
-        r"""Draw the encoded sum over the users of ``ask`` for each action.
+        r"""Draw, for each action of ``ask``, the sum of the encoded values of all its users.
 
         In this class each user must pull one arm once; otherwise raises :class:`InvalidParameter`.
         """
@@ -99,12 +101,11 @@ class Environment(ABC):
     def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
         r"""Draw the result of :meth:`encoded_sum`, whose arguments are already checked.
 
-        A subclass needs no other random method. The sum is over ``pulls`` encodings, which are
-        integers in [0, g] with mean ``means[arm]`` g, where g = ``precision``. An example is
-        floor(x g + U) for a reward x in [0, 1] and U uniform on [0, 1).
-        Rewards are independent within and between batches and drawn from the generator ``world``.
-        The privacy guarantee assumes the range of every encoding, which cannot be checked from the
-        sum.
+        A subclass need not define any other method that draws at random. The sum is over ``pulls``
+        encodings, which are integers in [0, g] with mean ``means[arm]`` g, where g = ``precision``.
+        An example is floor(x g + U) for a reward x in [0, 1] and U uniform on [0, 1). Rewards are
+        independent within and between batches and drawn from the generator ``world``. The privacy
+        guarantee assumes the range of every encoding, which cannot be checked from the sum.
 
         >>> class Thirds(Environment):
         ...     means = (2 / 3, 1 / 3)
@@ -229,7 +230,7 @@ class Table(Environment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reordered(Environment):
-    """The arms of ``world`` in another order, so that positions do not reveal the best arm."""
+    """The ``world`` with its arms in another order, so that positions do not reveal the best arm."""
 
     world: Environment
     order: tuple[int, ...]
