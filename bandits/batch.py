@@ -61,7 +61,6 @@ class Ask:
 
     @property
     def rounds(self) -> int:
-        r"""The number of rounds."""
         return self.users if self.times is None else sum(self.times)
 
     @property
@@ -100,7 +99,6 @@ class Plays:
 
     @property
     def total(self) -> int:
-        r"""The number of rounds of the batch."""
         return sum(ask.rounds for ask in self.asks)
 
 
@@ -164,17 +162,14 @@ class Pulls:
 
     @property
     def active(self) -> tuple[int, ...]:
-        r"""The arms that are pulled."""
         return tuple(arm for arm, n in enumerate(self.counts) if n)
 
     @property
     def asks(self) -> tuple[Ask, ...]:
-        r"""One request for each arm that is pulled."""
         return tuple(Ask(n, (arm,)) for arm, n in enumerate(self.counts) if n)
 
     @property
     def total(self) -> int:
-        r"""The number of rounds of the batch."""
         return sum(self.counts)
 
 

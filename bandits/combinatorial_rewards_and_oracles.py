@@ -126,7 +126,6 @@ class Influence(Reward):
 
     @property
     def sources(self) -> tuple[int, ...]:
-        r"""The nodes without incoming edges, in increasing order."""
         return tuple(sorted({u for u, _ in self.edges} - {v for _, v in self.edges}))
 
     def super_arms(self, seeds: int) -> Listed:
@@ -200,18 +199,12 @@ class Oracle(ABC):
 
     @abstractmethod
     def choose(self, values: Floats, luck: Floats) -> Bools:
-        r"""Choose a super arm for each row of ``values``, the estimated means of the base arms.
-
-        ``luck`` contains one public uniform number in [0, 1) for each row.
-        """
+        r"""Choose a super arm for each row of ``values``; ``luck`` has a uniform number per row."""
 
 
 @dataclass(frozen=True, slots=True)
 class LargestSum(Oracle):
-    r"""The oracle that maximises the sum of value + ``offset`` over the base arms of a super arm.
-
-    It is exact for linear rewards.
-    """
+    r"""The oracle that maximises the sum of value + ``offset``; it is exact for linear rewards."""
 
     decisions: Decisions
     offset: Exact = Exact(0)
@@ -360,14 +353,10 @@ class Problem:
 
     @property
     def share(self) -> float:
-        r"""The product alpha beta of the oracle.
-
-        Regret is relative to this fraction of the best mean reward.
-        """
+        r"""The product alpha beta; regret is relative to this fraction of the best reward."""
         return self.oracle.alpha * self.oracle.beta
 
     def choose(self, values: Floats, luck: Floats) -> Bools:
-        r"""The oracle's super arm for each row of ``values``; it is checked to be a super arm."""
         chosen = self.oracle.choose(values, luck)
         if type(self.oracle) is LargestSum:  # always returns one of ``decisions``
             return chosen
@@ -383,10 +372,7 @@ class Problem:
         return chosen
 
     def best(self, means: Floats) -> float:
-        r"""The largest mean reward of a super arm, for these ``means`` of the base arms.
-
-        Rewards that are not linear are searched exhaustively.
-        """
+        r"""The largest mean reward of a super arm, for these ``means`` of the base arms."""
         if isinstance(self.reward, Linear):
             chosen = self.decisions.best((means + float(self.reward.offset))[None, :])
         else:

@@ -126,10 +126,7 @@ def certified_gap(
 
 
 def has_gap(noise: Noise | None) -> bool:
-    r"""Whether :func:`certified_gap` supports ``noise``.
-
-    It does if the difference and the sum of two draws have the same law, up to a constant shift.
-    """
+    r"""Whether the difference of two draws of ``noise`` has the law of their sum, up to a shift."""
     fair = isinstance(noise, Binomial) and 2 * noise.probability == 1
     return noise is None or noise.symmetric or fair
 
@@ -363,10 +360,7 @@ class Radius(ABC):
     def gap(
         self, privatizer: Privatizer, pulls: Size, *, batch: int, active: int, failure: RationalLike
     ) -> float:
-        r"""The gap for elimination: arms further than this below the best mean are dropped.
-
-        The default is twice the :meth:`width`.
-        """
+        r"""Arms further than this below the best mean are dropped; by default twice the width."""
         each = integer("pulls", pulls, at_least=1)
         return 2 * self.width(privatizer, each, batch=batch, active=active, failure=failure)
 

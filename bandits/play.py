@@ -103,7 +103,7 @@ def play(
     The generator ``world`` draws the rewards, ``rng`` the noise. A batch pulls its arms in the
     order of their numbers, from arm 0. A batch that exceeds the horizon is cut off at round T. If
     too few users have visits left for a batch, its arms share the remaining rounds equally. In both
-    cases nothing is released and no reward is drawn; a batch that exceeds the horizon charges no
+    cases nothing is released and no reward is drawn. A batch that exceeds the horizon charges no
     user. ``checkpoints`` are increasing rounds in [1, T], by default only T.
 
     >>> from bandits.policies.successive_elimination import BatchedElimination
@@ -271,9 +271,7 @@ def checked_checkpoints(checkpoints: Sequence[int], horizon: int) -> tuple[int, 
 
 
 def run_guarantee(policy: Policy[State], arms: int, horizon: int) -> RunGuarantee | None:
-    r"""Derive the guarantee of a run of ``policy`` for each user, or None if it is not private.
-
-    Every user is new, that is, takes part in at most one release.
+    r"""Derive the guarantee of a run of ``policy`` for new users, or None if it is not private.
 
     >>> from bandits.policies.successive_elimination import DpSe
     >>> run_guarantee(DpSe(epsilon="1/2", failure="1e-5"), 10, 10**5).pure()

@@ -1,9 +1,4 @@
-r"""The cumulative pseudo-regret of runs, recorded at checkpoints.
-
-The regret is the mean reward of the best action minus that of the played action, summed over
-rounds. For super arms, alpha beta times the best mean reward is used instead of the best, because
-the oracle only guarantees the fraction alpha with probability beta.
-"""
+r"""The cumulative pseudo-regret of runs, recorded at checkpoints."""
 
 from __future__ import annotations
 

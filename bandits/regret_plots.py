@@ -114,7 +114,6 @@ class Curve:
 
     @property
     def name(self) -> str:
-        r"""The text of the curve in the legend: its last value, then its label."""
         return f"{self.last or f'{self.y[-1]:.3g}'} {self.label}"
 
 
@@ -137,7 +136,6 @@ class Panel:
 
     @property
     def height(self) -> float:
-        r"""The height in inches."""
         return _HEIGHT
 
     def draw(self, axes: Axes, looks: dict[str, Look]) -> None:

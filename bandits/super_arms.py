@@ -180,7 +180,6 @@ class _Graph(Decisions):
 
     @property
     def nodes(self) -> int:
-        r"""The number of nodes."""
         return 1 + max(v for _, v in self.edges)
 
 

@@ -98,10 +98,7 @@ class ServerView(ABC):
 
 
 def claim_of(name: str, found: Guarantee | None) -> Guarantee:
-    r"""Return the guarantee ``found`` of privatizer ``name``.
-
-    Raises :class:`InvalidParameter` if it is None, that is, if the privatizer is not private.
-    """
+    r"""Return the guarantee ``found``; raise an error if it is None because there is no privacy."""
     if found is None:
         raise InvalidParameter(
             "privatizer", name, "must be private: a non-private policy has no guarantee"
@@ -135,7 +132,6 @@ class View(ServerView):
 
     @property
     def privatizer(self) -> Privatizer:
-        r"""The privatizer of the policy, which must be a :class:`Privatizer`."""
         found = self.policy.privatizer
         if not isinstance(found, Privatizer):
             raise InvalidParameter("policy", self.policy.name, "must release a sum for each arm")
@@ -340,10 +336,7 @@ _WORLD: Final = np.random.default_rng(0)  # nothing is drawn from it: rewards ar
 def play_short(
     policy: Policy[Any], privatizer: Releasing[Any], fixed: Environment, horizon: int, rng: Rng
 ) -> tuple[list[int], int]:
-    r"""Run ``policy`` once in the world ``fixed``, whose rewards are not random.
-
-    Returns the released sums in steps, and the remaining arms as a bit mask.
-    """
+    r"""Run ``policy`` once; return its released sums in steps and a bit mask of remaining arms."""
     watching = RecordingPolicy(of=policy, privatizer=privatizer)
     run = play(watching, fixed, horizon=horizon, world=_WORLD, rng=rng)
     return watching.steps(), sum(1 << arm for arm in run.active)

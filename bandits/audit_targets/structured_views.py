@@ -58,7 +58,6 @@ class LinearView(ServerView):
 
     @property
     def horizon(self) -> int:
-        r"""The number of rounds in two phases that play both actions, plus one round."""
         return sum(ARMS * (self.policy.h(phase) // ARMS or 1) for phase in (1, 2)) + 1
 
     def views(self, reward: int, runs: int, rng: Rng) -> Views:

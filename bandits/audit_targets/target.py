@@ -107,11 +107,7 @@ def lead(view: Any) -> int:
 
 
 def across(view: Any) -> int:
-    r"""A feature: the released sum of arm 0 in the first batch minus that in the second batch.
-
-    The unit is half a reward, and the result is rounded. It is ``ABSENT`` if the second batch has
-    no released sum.
-    """
+    r"""A feature: the sum of arm 0 in batch 1 minus that in batch 2, in halves of a reward."""
     return _in_halves(view, -1)
 
 

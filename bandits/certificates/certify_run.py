@@ -69,7 +69,6 @@ class RunCertificate:
         return {**document, "digest": digest_of(document)}
 
     def text(self) -> str:
-        r"""The certificate as the text of a JSON file."""
         return json.dumps(self.to_json(), indent=2) + "\n"
 
 

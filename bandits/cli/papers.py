@@ -40,9 +40,7 @@ def papers_command(
 
 
 def rows(*, quick: bool = False) -> tuple[LaterRow, ...]:
-    r"""The comparisons of all theorems with exact values, each as a function that computes it.
-
-    ``quick`` selects fewer parameters per theorem.
+    r"""All comparisons, each as a function; ``quick`` selects fewer parameters per theorem.
 
     >>> len(rows(quick=True)) < len(rows())
     True

@@ -266,7 +266,6 @@ class Experiment(RunParameters):
 
     @property
     def size(self) -> int:
-        r"""The number of runs."""
         return len(self.algorithms) * len(self.epsilons) * self.instances
 
     def setting(
@@ -337,10 +336,7 @@ def _check_named(argument: str, values: Sequence[object]) -> None:
 
 
 def limits(max_visits: int | None, plan: Deployment) -> Iterator[tuple[str, tuple[str, ...]]]:
-    r"""For each requested feature, yield an error message and the algorithms with the feature.
-
-    The features are masked aggregation, returning users, and dropouts or collusion.
-    """
+    r"""Yield an error message and the supporting algorithms, for each requested feature."""
     if plan.aggregation == "masked":
         yield "does not use secure aggregation; use one of", _MASKED
     if max_visits is not None:

@@ -189,10 +189,7 @@ def draw_results(
 
 
 def bounds_of(document: Mapping[str, Any], lines: Sequence[PlotLine]) -> dict[str, Curve]:
-    r"""The lower bounds on the regret per round that a summary states, as one curve per epsilon.
-
-    A lower bound c ln T on the regret of T rounds becomes the curve c ln(t)/t.
-    """
+    r"""The lower bounds on the regret per round in a summary, as a curve c ln(t)/t per epsilon."""
     from bandits.regret_plots import Curve
 
     at = tuple(float(t) for t in lines[0].t if t > 1)

@@ -78,7 +78,6 @@ class Row:
     by_instance: tuple[float, ...]
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields by name, in order."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 

@@ -161,10 +161,7 @@ def _central(K: int, e: Fraction) -> Found:
 
 
 def information(epsilon: Fraction, gap: Fraction) -> Enclosure:
-    r"""The KL divergence between epsilon-DP randomised responses to bits of two means.
-
-    The means are 1/2 - ``gap`` and 1/2.
-    """
+    r"""The KL divergence between randomised responses to bits of mean 1/2 - ``gap`` and 1/2."""
 
     def divergence() -> arb:
         up = ball(epsilon).exp()

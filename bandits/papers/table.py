@@ -31,10 +31,7 @@ LOOSE: Final = 2
 
 
 def answer(claimed: Enclosure, exact: Enclosure | Bound, proof: Enclosure | None = None) -> Answer:
-    r"""The verdict on the claim ``exact`` <= ``claimed``.
-
-    ``proof`` encloses the bound that the paper's proof gives, if it differs from the claim.
-    """
+    r"""The verdict on ``exact`` <= ``claimed``; ``proof`` is the bound that the paper proves."""
     if exact.lower is not None and exact.lower > claimed.upper:
         return "fails"
     if exact.upper > claimed.lower:
@@ -66,7 +63,6 @@ class Judgement:
 
     @property
     def verdict(self) -> Answer:
-        r"""The verdict, computed from the enclosures on access."""
         return answer(self.claimed, self.exact, self.proof)
 
     @property
@@ -76,7 +72,6 @@ class Judgement:
 
     @property
     def explanation(self) -> str:
-        r"""The explanation of the verdict in one line."""
         truth, claim = decimals(self.exact), decimals(self.claimed)
         match self.verdict:
             case "fails":
@@ -121,11 +116,7 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    r"""A decorator for functions that compute a claimed and a true value.
-
-    The decorated function returns a row that is computed when it is called. The fields are
-    templates for the texts of the row.
-    """
+    r"""A decorator that makes a function return a row of the table, computed when it is called."""
 
     paper: str
     statement: str

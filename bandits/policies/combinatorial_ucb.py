@@ -89,7 +89,6 @@ class Cucb:
 
     @property
     def privatizer(self) -> StreamPrivatizer:
-        r"""The privatizer of the outcomes that users send."""
         return StreamPrivatizer(
             trust=FAMILY[self.name][0],
             epsilon=self.epsilon,

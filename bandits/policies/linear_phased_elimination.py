@@ -394,7 +394,6 @@ class PhasedElimination(Policy[PhasedState]):
         return replace(state, active=active, phase=state.phase + 1)
 
     def played(self, state: PhasedState) -> Phase:
-        r"""The next phase, computed from ``state``, with the noise of the privatizer."""
         design = _design(self.model.actions, state.active)
         h, apart = self.h(state.phase), self.clients == "one-a-round"
         times, users = design.times(h), self.users(state.phase, state.horizon)

@@ -250,7 +250,6 @@ class Algorithm:
 
     @property
     def own(self) -> bool:
-        r"""Whether the policy is your own, loaded from a file or module."""
         return self.entry.sentence == _OWN
 
     def __str__(self) -> str:

@@ -198,8 +198,7 @@ class Elimination(Policy[EliminationState]):
 
     @property
     @abstractmethod
-    def privatizer(self) -> Privatizer:
-        r"""The privatizer that releases the sum of each arm."""
+    def privatizer(self) -> Privatizer: ...
 
     @abstractmethod
     def length(self, batch: int, active: int) -> int:

@@ -181,10 +181,7 @@ class SumPrivatizer(Planned[SumProtocol]):
 
 
 def laplace_sum_threshold(n: int, scale: Fraction, failure: Fraction) -> int:
-    r"""The least t certified to satisfy P(\|X\| > t) <= ``failure``.
-
-    X is the sum of n independent discrete Laplace variables of scale ``scale``.
-    """
+    r"""The least certified t with P(\|sum of n discrete Laplace draws\| > t) <= ``failure``."""
 
     def rare(t: int) -> bool:
         if t < 0:

@@ -128,12 +128,10 @@ class StreamPrivatizer:
         return None if noise is None else Mechanism(noise=noise, sensitivity=self.sensitivity)
 
     def guarantee(self) -> PrivacyCurve | None:
-        r"""The guarantee for each user, derived from the noise; None without privacy."""
         noise = self.noise
         return None if noise is None else PrivacyCurve(noise=noise, sensitivity=self.sensitivity)
 
     def assumed(self) -> tuple[str, ...]:
-        r"""The assumptions of the guarantee, except those about the noise source."""
         return _ASSUMED[self.trust]
 
     @property
@@ -142,7 +140,6 @@ class StreamPrivatizer:
         return _WORD if self.trust == "local" else 1
 
     def draw(self, shape: tuple[int, ...], rng: Rng) -> Integers:
-        r"""Draw an array of independent noise values."""
         noise = self.noise
         if noise is None:
             raise NotDerived("the noise of a stream", "the stream is not private")

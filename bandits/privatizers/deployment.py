@@ -91,7 +91,6 @@ class Deployment:
 
     @property
     def assumption(self) -> str:
-        r"""The assumption about the users on which the guarantee depends."""
         gone, dishonest = self.dropouts, 1 - self.honest
         if not gone and not dishonest:
             return ALL_HONEST

@@ -98,10 +98,7 @@ class Releasing(ABC, Generic[Size]):
 
     @abstractmethod
     def record(self, size: Size, batch: str) -> Release | None:
-        r"""The record of one release for accounting, ledgers and certificates.
-
-        It is None if no mechanism describes the server's view.
-        """
+        r"""The record of a release for accounting; None if no mechanism describes the release."""
 
 
 _PLAIN_STEPS: Final = 1 << 20
@@ -290,7 +287,6 @@ class Privatizer(Releasing[int]):
 
     @final
     def checked(self, encoded_sum: int, pulls: int) -> int:
-        r"""Return ``encoded_sum``; raise an error if it cannot be a sum of encodings."""
         total = integer("encoded_sum", encoded_sum, at_least=0)
         if total > (most := self.reporting(pulls) * self.precision(pulls)):
             reason = f"must be <= {most}, the number of reporting users times the precision"

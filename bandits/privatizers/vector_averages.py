@@ -112,7 +112,6 @@ class AveragePrivatizer(Releasing[Averages]):
         return Encoding(precision=self._steps(size), low=-wide, high=wide)
 
     def bits(self, size: Averages) -> int:
-        r"""The number of bits of a client's message; in the local model 64 for each average."""
         match self.trust:
             case "shuffle":
                 return self.shuffle(size).bits_per_user
@@ -122,7 +121,6 @@ class AveragePrivatizer(Releasing[Averages]):
                 return self._steps(size).bit_length() * size.coordinates
 
     def shuffle(self, size: Averages) -> VectorShuffle:
-        r"""The protocol of the shuffle model for a release of this size."""
         chosen = paper_shuffle if self._paper_bits else least_shuffle
         return chosen(self.epsilon, self.delta, size.users, size.coordinates)
 
@@ -195,7 +193,6 @@ class AveragePrivatizer(Releasing[Averages]):
         return noise_by_user(own, users=size.users, sums=s, rng=rng, at_once=_AT_ONCE)
 
     def guarantee(self, size: Averages) -> Guarantee | None:
-        r"""The target (epsilon, delta) if noise is calibrated to it; otherwise what noise gives."""
         if self.trust == "none":
             return None
         if self.calibration == "exact" or self._paper_bits:
@@ -290,10 +287,7 @@ def least_gaussian(
 
 @lru_cache(maxsize=1 << 12)
 def paper_gaussian(epsilon: Fraction, delta: Fraction, s: int) -> DiscreteGaussian:
-    r"""The discrete Gaussian noise with the variance of LZJ eq. 5 for s averages.
-
-    The paper's formula guarantees (epsilon, delta) only for epsilon <= 1.
-    """
+    r"""The noise of LZJ eq. 5, which is proven to give (epsilon, delta) only for epsilon <= 1."""
     ratio = Fraction(lzj_classical_gaussian(epsilon, delta).upper)
     return DiscreteGaussian(sigma_squared=math.ceil(ratio**2 * s * STEPS**2))
 

@@ -55,7 +55,6 @@ class Environment(ABC):
 
     @property
     def arms(self) -> int:
-        r"""The number of arms K."""
         return len(self.means)  # overridden where computing the means is slow
 
     @property
@@ -230,7 +229,7 @@ class Table(Environment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reordered(Environment):
-    """The ``world`` with its arms in another order, so that positions do not reveal the best arm."""
+    """The arms of ``world`` in another order, so that positions do not reveal the best arm."""
 
     world: Environment
     order: tuple[int, ...]

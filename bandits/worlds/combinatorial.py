@@ -198,10 +198,7 @@ def hard_mab(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def hard_paths(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Create the world of Chen et al. (2020), Theorem 6: m/K disjoint paths of K base arms.
-
-    The base arms of a path share one outcome; m is ``arms`` and K is ``size``.
-    """
+    r"""Create the world of Chen et al. (2020), Theorem 6: disjoint paths with one outcome each."""
     if arms % size:
         raise InvalidParameter("super_arm", size, f"must divide arms = {arms}")
     count = arms // size
