@@ -160,7 +160,7 @@ def _noise(privatizer: StreamPrivatizer) -> Noise:
 
 
 class Tables(NamedTuple):
-    r"""The arrays of :class:`Totals` for the compiled loop; rows belong to cells."""
+    r"""The arrays of :class:`Totals` for the compiled loop, by run and base arm."""
 
     taken: Integers
     exact: Integers

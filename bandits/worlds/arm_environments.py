@@ -189,8 +189,8 @@ class Bernoulli(Environment):
 class Table(Environment):
     r"""A world with rewards drawn with replacement from a table of real rewards, one list per arm.
 
-    The table has distinct values with their counts; a batch is one multinomial draw. Values are
-    exact rationals; a float is read as its shortest decimal form.
+    The rewards of a batch are drawn together, as a multinomial count for each distinct value.
+    Values are exact rationals; a float is read as its shortest decimal form.
     """
 
     values: tuple[tuple[Fraction, ...], ...]
@@ -260,9 +260,9 @@ def cz_instance(gap: RationalLike, seed: int, *, arms: int = 10) -> ClippedNorma
     r"""Create instance ``seed`` of the arms in Chowdhury and Zhou's code.
 
     The center of each arm is (1 - gap)/2 + gap u, where u is drawn uniformly from [0, 1) by numpy's
-    legacy generator with this seed, independently for each arm. Rewards have standard deviation
-    0.1. A ``gap`` of 0.5 gives their easy instances, with means in [0.25, 0.75], and 0.1 their hard
-    instances, with means in [0.45, 0.55].
+    legacy generator with this seed, independently for each arm. Rewards have standard deviation 0.1
+    before they are clipped. A ``gap`` of 0.5 gives their easy instances, with centers in [0.25,
+    0.75], and 0.1 their hard instances, with centers in [0.45, 0.55].
 
     >>> [round(center, 3) for center in cz_instance("0.5", 0).centers[:3]]
     [0.524, 0.608, 0.551]
