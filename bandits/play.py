@@ -104,7 +104,8 @@ def play(
     order of their numbers, from arm 0. A batch that exceeds the horizon is cut off at round T. If
     too few users have visits left for a batch, its arms share the remaining rounds equally. In both
     cases nothing is released and no reward is drawn. A batch that exceeds the horizon charges no
-    user. ``checkpoints`` are increasing rounds in [1, T], by default only T.
+    user; with too few users, those already charged for the batch remain charged. ``checkpoints``
+    are increasing rounds in [1, T], by default only T.
 
     >>> from bandits.policies.successive_elimination import BatchedElimination
     >>> from bandits.worlds.arm_environments import Bernoulli

@@ -133,7 +133,7 @@ def _visitors(experiment: Experiment) -> str:
 
 
 def short_epsilon(value: float) -> str:
-    r"""Format an epsilon for a table, rounded up to twelve digits."""
+    r"""Format an epsilon, rounded up to twelve significant digits."""
     return up(Fraction(repr(value)), _DIGITS)
 
 

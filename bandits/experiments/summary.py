@@ -170,7 +170,7 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
 
 
 def paired_ratio(above: Sequence[float], below: Sequence[float]) -> tuple[float, float | None]:
-    """Return R = mean(above)/mean(below) and its standard error, from pairs and to first order."""
+    """Return R = mean(above)/mean(below) and its first-order standard error for paired values."""
     mean, _ = mean_and_error(below)
     ratio = mean_and_error(above)[0] / mean
     _, left = mean_and_error([a - ratio * b for a, b in zip(above, below, strict=True)])

@@ -198,7 +198,8 @@ class Elimination(Policy[EliminationState]):
 
     @property
     @abstractmethod
-    def privatizer(self) -> Privatizer: ...
+    def privatizer(self) -> Privatizer:
+        r"""The privatizer that releases the sum of each arm."""
 
     @abstractmethod
     def length(self, batch: int, active: int) -> int:

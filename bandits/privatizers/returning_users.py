@@ -328,7 +328,7 @@ def people(users: object) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Book:
-    r"""The budget that each user has spent on releases of ``curve``; here it is unlimited."""
+    r"""The spending of each user on releases of ``curve``, without a limit in this base class."""
 
     curve: Of[PrivacyCurve] = Of(PrivacyCurve, _CURVE)
 
@@ -436,7 +436,7 @@ def steady_for(
     failure: RationalLike,
     deployment: Deployment = EVERYONE,
 ) -> SteadyPrivatizer:
-    """The privatizer of ``algorithm`` with the least noise for (epsilon, delta) over all visits."""
+    """The privatizer with the least noise for (epsilon, delta) over ``max_visits`` releases."""
     if algorithm not in _LAWS:
         reason = f"does not support returning users; use one of {', '.join(_LAWS)}"
         raise InvalidParameter("algorithms", algorithm, reason)
