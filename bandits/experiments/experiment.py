@@ -336,7 +336,7 @@ def _check_named(argument: str, values: Sequence[object]) -> None:
 
 
 def limits(max_visits: int | None, plan: Deployment) -> Iterator[tuple[str, tuple[str, ...]]]:
-    r"""For returning users, dropouts and masking: an error message and the algorithms with it."""
+    r"""Yield, for each requested feature, its error message and the algorithms that support it."""
     if plan.aggregation == "masked":
         yield "does not use secure aggregation; use one of", _MASKED
     if max_visits is not None:
