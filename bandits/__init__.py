@@ -1,8 +1,8 @@
 r"""Private bandit algorithms: their regret, their epsilon, and certificates of their runs.
 
-The public functions run an algorithm, compare several algorithms and certify a run. The names
-needed to write a policy, privatizer or world are imported from their modules. Experiments and
-certificates are imported lazily, at first use.
+The public functions run an algorithm, compare several algorithms and certify a run. To write your
+own policy, privatizer or simulated world, import the base classes from their modules. Experiments
+and certificates are imported lazily, at first use.
 """
 
 from typing import TYPE_CHECKING

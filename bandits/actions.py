@@ -1,4 +1,4 @@
-r"""The actions of a linear bandit, and the server's prior knowledge of its users."""
+r"""Finite action sets of linear bandits, and the reward model that the server knows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MOST_CELLS = 1 << 18
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Actions:
-    r"""A finite set of actions: the rows of ``points``, which have norm at most 1."""
+    r"""A finite set of actions, given by the rows of ``points``; each row has norm at most 1."""
 
     points: Floats
 
@@ -83,14 +83,13 @@ class Actions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearModel:
-    r"""The model of a linear bandit: action x gives user u the reward <theta_u, x> + noise.
+    r"""The model of a linear bandit: action x gives user u the reward <theta_u, x> plus noise.
 
-    The parameter of user u is theta_u = theta* + xi_u with |theta*| <= 1, where xi_u is
-    sub-Gaussian with parameter sigma = ``deviation`` in every direction; the noise is
-    1-sub-Gaussian. Privatizers clip each value of a user to [-B, B], where B = ``bound``. If
-    ``bounded`` is true, rewards lie in [-B, B], so clipping changes nothing. Otherwise xi_u and the
-    noise are assumed to be normal with standard deviations sigma and 1, which allows a bound on the
-    effect of clipping.
+    Here theta_u = theta* + xi_u with |theta*| <= 1. The vector xi_u is sub-Gaussian with parameter
+    sigma = ``deviation`` in every direction, and the noise is 1-sub-Gaussian. Privatizers clip each
+    average reward that a user sends to [-B, B], where B = ``bound``. If ``bounded`` is true,
+    rewards lie in [-B, B], so clipping changes nothing. Otherwise xi_u and the noise are assumed to
+    be normal with standard deviations sigma and 1, which allows a bound on the effect of clipping.
     """
 
     actions: Of[Actions] = Of(Actions, "must be Actions")
@@ -107,14 +106,16 @@ class LinearModel:
 
 
 def cover(shape: Shape, dimension: int, radius: RationalLike) -> Actions:
-    r"""Build a finite cover of ``shape``: each of its points is within ``radius`` of an action.
+    r"""Build a finite set of actions that covers ``shape`` up to the distance ``radius``.
 
-    The shape is the unit ball, or the largest box with sides along the axes that lies in it.
+    Each point of the shape is within ``radius`` of an action. The shape is the unit ball, or the
+    largest box in the ball with sides along the axes. Because |theta*| <= 1, the best of these
+    actions is worse than the best point of ``shape`` by at most ``radius`` per round (Li, Zhou and
+    Ji 2022, Remark 3.1).
 
-    An elimination algorithm that plays the cover loses at most ``radius`` per round, because
-    |theta*| <= 1 (Li, Zhou and Ji 2022, Remark 3.1). The actions are the centres of the cells of a
-    grid with half-diagonal at most ``radius``, projected onto the ball if they lie outside. A box
-    needs ceil(1/radius)^d actions; a ball needs fewer than the (3/radius)^d actions in the remark.
+    The actions are the centres of the cells of a grid. Half the diagonal of a cell is at most
+    ``radius``, and centres outside the ball are projected onto it. In d dimensions a box needs
+    ceil(1/radius)^d actions; a ball needs fewer than the (3/radius)^d actions in the remark.
     """
     check_word("shape", shape, Shape)
     d = integer("dimension", dimension, at_least=1)

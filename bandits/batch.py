@@ -37,9 +37,9 @@ ReleasedSum = NewType("ReleasedSum", Fraction)
 class Ask:
     r"""A request that each of ``users`` users plays each of ``actions``.
 
-    If ``times`` is None, each user has a separate round in which the actions, usually one arm, are
-    played. Otherwise all users observe the same rounds; ``actions[i]`` is played in ``times[i]`` of
-    them.
+    If ``times`` is None, every user has a round of their own, in which all ``actions`` are played;
+    usually there is only one. Otherwise all users observe the same rounds, and ``actions[i]`` is
+    played in ``times[i]`` of them.
     """
 
     users: int
@@ -61,12 +61,11 @@ class Ask:
 
     @property
     def rounds(self) -> int:
-        r"""The number of rounds."""
         return self.users if self.times is None else sum(self.times)
 
     @property
     def plays(self) -> tuple[int, ...]:
-        r"""The number of plays of each action."""
+        r"""The number of rounds in which each action is played."""
         return self.times or (self.users,) * len(self.actions)
 
 
@@ -74,7 +73,8 @@ class Ask:
 class Plays:
     r"""A batch of requests ``asks`` in a bandit with ``arms`` actions.
 
-    After the batch, the sums over users are released. ``active`` lists the remaining actions.
+    After the batch, the sum over its users is released for each action. ``active`` lists the
+    actions that have not been eliminated.
     """
 
     arms: int
@@ -92,24 +92,23 @@ class Plays:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        r"""The number of plays of each action."""
+        r"""The number of rounds in which each of the ``arms`` actions is played."""
         asked = (zip(ask.actions, ask.plays, strict=True) for ask in self.asks)
         times = dict(chain.from_iterable(asked))
         return tuple(times.get(action, 0) for action in range(self.arms))
 
     @property
     def total(self) -> int:
-        r"""The number of rounds of the batch."""
         return sum(ask.rounds for ask in self.asks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoding:
-    r"""The encoding of a user's value y, clipped to [``low``, ``high``], as a number of steps.
+    r"""The encoding of a user's value y as an integer in [0, g], where g = ``precision``.
 
-    (y - low)/(high - low) in [0, 1] is multiplied by g = ``precision`` and rounded at random to an
-    adjacent integer without changing the mean. The result lies in [0, g] for every y; the privacy
-    guarantee depends only on this range.
+    First y is clipped to [``low``, ``high``]. Then g (y - low)/(high - low) is rounded at random to
+    an adjacent integer, so that the mean is preserved. The result lies in [0, g] for every y, and
+    the privacy guarantee depends only on this range.
 
     >>> Encoding(precision=4, low=-2, high=2).steps(np.array([-9.0, 1.0]), np.random.default_rng(1))
     array([0, 3])
@@ -128,11 +127,11 @@ class Encoding:
 
     @property
     def step(self) -> Fraction:
-        r"""The size of one step, in units of y."""
+        r"""The increase in y that corresponds to one step of the encoding."""
         return (self.high - self.low) / self.precision
 
     def steps(self, values: Floats, world: np.random.Generator) -> Integers:
-        r"""Encode ``values``, rounding with the generator ``world``; the shape does not change.
+        r"""Encode each of ``values``; the generator ``world`` draws the random rounding.
 
         Raises :class:`InvalidParameter` if a value is NaN, which cannot be clipped.
         """
@@ -149,7 +148,7 @@ class Encoding:
 
 @dataclass(frozen=True, slots=True)
 class Pulls:
-    r"""A batch: each arm a is pulled by ``counts[a]`` users, and then the sums are released."""
+    r"""A batch in which ``counts[a]`` users pull arm a; then the sum of each arm is released."""
 
     counts: tuple[int, ...]
 
@@ -163,23 +162,20 @@ class Pulls:
 
     @property
     def active(self) -> tuple[int, ...]:
-        r"""The arms that are pulled."""
         return tuple(arm for arm, n in enumerate(self.counts) if n)
 
     @property
     def asks(self) -> tuple[Ask, ...]:
-        r"""One request for each pulled arm, with its number of users."""
         return tuple(Ask(n, (arm,)) for arm, n in enumerate(self.counts) if n)
 
     @property
     def total(self) -> int:
-        r"""The number of rounds of the batch."""
         return sum(self.counts)
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    r"""The choice to stop learning: pull ``arm`` up to the horizon without further releases."""
+    r"""The decision to stop learning: pull ``arm`` until the horizon, without further releases."""
 
     arm: Whole = Whole(at_least=0)
 
@@ -203,7 +199,7 @@ class Released:
 
 
 def arms_and_horizon(arms: int, horizon: int) -> tuple[int, int]:
-    r"""Return K = ``arms`` and T = ``horizon`` as integers, checked to satisfy T >= K >= 1."""
+    r"""Return K = ``arms`` and T = ``horizon`` as integers; raise an error unless T >= K >= 1."""
     arms, horizon = integer("arms", arms, at_least=1), integer("horizon", horizon, at_least=1)
     if horizon < arms:
         raise InvalidParameter("horizon", horizon, f"must be >= arms = {arms}")
@@ -215,8 +211,9 @@ def failure_probability_of(
 ) -> Fraction:
     r"""Parse the failure probability p of a run, which must lie in (0, 1/2).
 
-    p is the probability that at least one confidence interval misses its mean, e.g. 0.05. Raises
-    :class:`InvalidParameter` if the value is >= 1/2, which is probably a confidence level.
+    p is the probability that at least one confidence interval does not contain its mean, e.g. 0.05.
+    Raises :class:`InvalidParameter` if the value is >= 1/2, because it is probably a confidence
+    level.
     """
     exact = rational_in(argument, value, "(0, 1)")
     if 2 * exact >= 1:

@@ -1,12 +1,14 @@
-r"""A combinatorial problem: super arms, reward and oracle.
+r"""A combinatorial problem: its super arms, their mean rewards, and an oracle that chooses one.
 
-An oracle maps estimated means to a super arm. It takes a table of values, one row per run, and a
-public random number in [0, 1) for each row. With probability ``beta`` the reward of the super arm
-is at least ``alpha`` times the best reward for these values (Chen et al. 2020, Definition 1).
+An oracle maps estimated means of the base arms to a super arm. It is applied to many independent
+runs at once: ``values`` contains the estimated means, with a row for each run and a column for each
+base arm. ``luck`` contains a public uniform number in [0, 1) for each run, which a randomised
+oracle may use. With probability ``beta`` the reward of the chosen super arm is at least ``alpha``
+times the best reward for these values (Chen et al. 2020, Definition 1).
 
-The mean reward of a super arm is a function of the means of its base arms (their Assumption 1); if
-the reward is nonlinear, base arms must be ``independent``. All rewards are monotone (Assumption
-3), and smooth (Assumption 2).
+The mean reward of a super arm is a function of the means of its base arms (their Assumption 1). If
+the reward is nonlinear, base arms must be ``independent``. All rewards are monotone (Assumption 3)
+and smooth (Assumption 2).
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ _MOST_EDGES: Final = 12
 
 
 class Reward(ABC):
-    r"""The mean reward r_mu(S) of a super arm S, where mu are the means of the base arms."""
+    r"""The mean reward r_mu(S) of a super arm S, as a function of the means mu of the base arms."""
 
     __slots__ = ()
 
@@ -39,14 +41,15 @@ class Reward(ABC):
 
     @abstractmethod
     def of(self, means: Floats, chosen: Bools) -> Floats:
-        r"""The mean reward r_mu(S) for each row; the columns of both arrays are base arms."""
+        r"""The mean reward r_mu(S) for each row mu of ``means`` and row S of ``chosen``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linear(Reward):
-    """The reward ``scale`` * sum_(i in S) (mu_i + ``offset``) of super arm S, for means mu_i.
+    """The reward ``scale`` * sum_(i in S) (mu_i + ``offset``) of super arm S.
 
-    With ``offset`` -1 each term is the negative of a cost 1 - mu_i.
+    Here mu_i is the mean of base arm i. With ``offset`` -1 each term is the negative of a cost 1 -
+    mu_i.
     """
 
     independent: ClassVar[bool] = False
@@ -66,7 +69,7 @@ class Linear(Reward):
 class AtLeastOne(Reward):
     """The probability that at least one base arm of the super arm has outcome 1.
 
-    The base arms must be independent.
+    This is the mean reward only if the base arms are independent.
     """
 
     def of(self, means: Floats, chosen: Bools) -> Floats:
@@ -76,9 +79,10 @@ class AtLeastOne(Reward):
 
 @dataclass(frozen=True, slots=True)
 class Coverage(Reward):
-    r"""The expected number of covered targets: outcome 1 of base arm i covers ``targets[i]``.
+    r"""The expected number of covered targets, where base arm i covers ``targets[i]`` by outcome 1.
 
-    Each target counts once. This is probabilistic maximum coverage (Chen et al. 2013).
+    A target that is covered by several base arms counts once. This is probabilistic maximum
+    coverage (Chen et al. 2013).
     """
 
     targets: tuple[int, ...]
@@ -100,11 +104,12 @@ class Coverage(Reward):
 
 @dataclass(frozen=True, slots=True)
 class Influence(Reward):
-    r"""The expected number of nodes that are reached from seed nodes over random ``edges`` (u, v).
+    r"""The expected number of nodes reached from the seed nodes in the independent cascade model.
 
-    Seeds are sources, that is, nodes without incoming edges; a super arm is the set of all edges
-    that its seeds can reach (:meth:`super_arms`). The independent cascade model is computed
-    exactly, over all 2^m sets of edges of a small graph.
+    Base arms are the directed ``edges`` (u, v); an edge is open if its outcome is 1, and open edges
+    spread influence. Only nodes without incoming edges can be seeds. A super arm is the set of all
+    edges that are reachable from its seeds (:meth:`super_arms`). The expectation is exact: it is a
+    sum over all 2^m sets of open edges of a graph with m edges, at most 12.
     """
 
     edges: tuple[tuple[int, int], ...]
@@ -121,11 +126,10 @@ class Influence(Reward):
 
     @property
     def sources(self) -> tuple[int, ...]:
-        r"""The nodes without incoming edges, in increasing order."""
         return tuple(sorted({u for u, _ in self.edges} - {v for _, v in self.edges}))
 
     def super_arms(self, seeds: int) -> Listed:
-        r"""The super arms for ``seeds`` seeds; each contains all edges that its seeds can reach."""
+        r"""The super arms for all choices of ``seeds`` seed nodes."""
         sets = tuple(
             tuple(i for i, (u, _) in enumerate(self.edges) if u in nodes)
             for chosen in combinations(self.sources, seeds)
@@ -173,7 +177,7 @@ def _spread(reward: Influence) -> tuple[Integers, Floats]:
 
 
 class Oracle(ABC):
-    r"""An oracle, which chooses a super arm of ``decisions`` for each row of values."""
+    r"""An oracle that chooses one of the super arms ``decisions``, given estimated means."""
 
     __slots__ = ()
 
@@ -181,21 +185,21 @@ class Oracle(ABC):
 
     @property
     def alpha(self) -> float:
-        r"""The fraction alpha of the best reward that the oracle reaches."""
+        r"""The fraction of the best reward that the oracle reaches with probability ``beta``."""
         return 1.0
 
     @property
     def beta(self) -> float:
-        r"""The probability beta that the oracle reaches the fraction alpha of the best reward."""
+        r"""The probability that the oracle reaches the fraction ``alpha`` of the best reward."""
         return 1.0
 
     @abstractmethod
     def fits(self, reward: Reward) -> bool:
-        r"""Whether alpha and beta hold for ``reward``."""
+        r"""Whether ``alpha`` and ``beta`` are proven for this reward function."""
 
     @abstractmethod
     def choose(self, values: Floats, luck: Floats) -> Bools:
-        r"""Choose a super arm per row; ``luck`` contains one uniform number in [0, 1) per row."""
+        r"""Choose a super arm for each row of ``values``; ``luck`` has a uniform number per row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +225,7 @@ class LargestSum(Oracle):
 
 @dataclass(frozen=True, slots=True)
 class Exhaustive(Oracle):
-    r"""An oracle that searches all super arms, for any reward and few super arms."""
+    r"""An exact oracle for any reward, which searches all super arms; there must be few of them."""
 
     decisions: Decisions
     reward: Reward
@@ -242,9 +246,10 @@ class Exhaustive(Oracle):
 
 @dataclass(frozen=True, slots=True)
 class GreedyCoverage(Oracle):
-    r"""The greedy oracle for coverage, which adds the group with the largest gain; alpha = 1 - 1/e.
+    r"""The greedy oracle for :class:`Coverage`, with alpha = 1 - 1/e.
 
-    The reward is submodular in the set of groups (Nemhauser, Wolsey and Fisher 1978).
+    Super arms are unions of groups of base arms. The oracle repeatedly adds the group with the
+    largest gain. The reward is submodular in the set of groups (Nemhauser, Wolsey and Fisher 1978).
     """
 
     decisions: Unions
@@ -286,9 +291,9 @@ class GreedyCoverage(Oracle):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failing(Oracle):
-    """The oracle ``of``, made to fail with probability 1 - ``chance``, so that beta < 1.
+    """The oracle ``of``, modified to fail with probability 1 - ``chance``, so that beta < 1.
 
-    A failure means that the super arm with the smallest sum of values is chosen.
+    If it fails, it chooses the super arm with the smallest sum of values.
     """
 
     of: Oracle
@@ -321,7 +326,7 @@ class Failing(Oracle):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    r"""A combinatorial problem: super arms, their reward, and the oracle that chooses one."""
+    r"""A combinatorial problem: super arms, their mean reward, and the oracle that chooses one."""
 
     decisions: Of[Decisions] = Of(Decisions, "must be Decisions")
     reward: Of[Reward] = Of(Reward, "must be a Reward", Linear())
@@ -340,21 +345,18 @@ class Problem:
 
     @property
     def arms(self) -> int:
-        r"""The number of base arms m."""
         return self.decisions.arms
 
     @property
     def most(self) -> int:
-        r"""The largest number K of base arms in a super arm."""
         return self.decisions.most
 
     @property
     def share(self) -> float:
-        r"""The product alpha beta, the fraction of the best reward to which regret refers."""
+        r"""The product alpha beta; regret is relative to this fraction of the best reward."""
         return self.oracle.alpha * self.oracle.beta
 
     def choose(self, values: Floats, luck: Floats) -> Bools:
-        r"""The oracle's super arm for each row of values."""
         chosen = self.oracle.choose(values, luck)
         if type(self.oracle) is LargestSum:  # always returns one of ``decisions``
             return chosen
@@ -370,7 +372,7 @@ class Problem:
         return chosen
 
     def best(self, means: Floats) -> float:
-        r"""The largest mean reward opt, by exhaustive search unless the reward is linear."""
+        r"""The largest mean reward of a super arm, for these ``means`` of the base arms."""
         if isinstance(self.reward, Linear):
             chosen = self.decisions.best((means + float(self.reward.offset))[None, :])
         else:

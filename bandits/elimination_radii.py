@@ -1,24 +1,27 @@
-r"""Confidence radii for released means, which decide the elimination of arms.
+r"""Confidence radii of released means, by which elimination algorithms decide which arms to drop.
 
 :class:`ExactRadius` (the default) is certified for the law of the actual noise in the sum.
-:class:`PaperRadius` is equation 2 of Chowdhury and Zhou (CZ, arXiv 2206.05772).
-:class:`DpSeRadius` is the radius of Sajed and Sheffet (2019). ``failure`` is always p, the error
-probability of the whole run: with probability at least 1 - p, all intervals of all batches contain
-their means. It is not the failure probability of a protocol, which determines the threshold tau.
-Proofs: docs/proofs/radius.md.
+:class:`PaperRadius` is equation 2 of Chowdhury and Zhou (CZ, arXiv 2206.05772). :class:`DpSeRadius`
+is the radius of Sajed and Sheffet (2019). ``failure`` is always p, the failure probability of the
+whole run: with probability at least 1 - p, all confidence intervals of all batches contain their
+means. A protocol has another parameter ``failure``, the probability that a sum mod m is decoded
+incorrectly, which determines the threshold tau.
 
-The certified widths come from the noise law and Hoeffding's bound. A batch of n = ``pulls`` users
-releases the mean (sum_i E_i + X)/(n g). The encoded rewards E_i/g are independent, in [0, 1], with
-mean mu; X is the centred noise of the sum, in steps of 1/g. With h(u) = e^(-2u^2/n) for u > 0 and
-h(u) = 1 otherwise, Hoeffding's bound conditional on X gives, for any knots k_1 < ... < k_J and k_0
-= -infinity,
+Certified widths follow from the law of the noise and Hoeffding's bound. Consider a batch of n =
+``pulls`` users of one arm with true mean mu. The reward of user i is encoded as an integer E_i in
+[0, g], where g is the precision. The E_i are independent, and E_i/g has mean mu. Let X be the noise
+of the sum minus its mean, in steps of 1/g. The released mean is (sum_i E_i + X)/(n g). Let h(u) =
+e^(-2u^2/n) for u > 0 and h(u) = 1 otherwise. For every width beta, all knots k_1 < ... < k_J and
+k_0 = -infinity, Hoeffding's bound conditional on X gives
 
-    P(mean - mu >= beta) <= E[h(n beta - X/g)]
-                         <= sum_j P(k_(j-1) < X <= k_j) h(n beta - k_j/g) + P(X > k_J).
+    P(released mean - mu >= beta)
+        <= E[h(n beta - X/g)]
+        <= sum_j P(k_(j-1) < X <= k_j) h(n beta - k_j/g) + P(X > k_J).
 
-The bound uses only certified tails of X. One knot gives the union bound over reward and noise;
-further knots never make the bound worse. If the sum is decoded mod m, a decoding error needs \|X\|
-> tau: knots are at most tau, so the last term covers wraparound.
+The bound uses only certified tail probabilities of X. One knot gives the union bound over reward
+and noise; further knots never make the bound worse. A sum mod m is decoded correctly if \|X\| <=
+tau. No knot exceeds tau, so the last term also covers decoding errors. Proofs:
+docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -80,11 +83,13 @@ def certified_width(
     failure: RationalLike,
     threshold: int | None = None,
 ) -> float:
-    r"""Return beta with P(|released mean - mu| > beta) <= ``failure``; infinity if none exists.
+    r"""Return a width beta with P(|released mean - mu| > beta) <= ``failure``, or infinity.
 
-    ``noise`` is the law of the total noise in the sum, in steps of 1/``precision`` (None without
-    noise); its mean is subtracted, as the analyzer does. ``threshold`` is tau if the sum is decoded
-    mod m, otherwise None. The result is infinite if P(|X| > tau) alone exceeds ``failure``.
+    Here mu is the true mean. ``noise`` is the law of the total noise in the sum, in steps of
+    1/``precision``, or None without noise; the analyzer subtracts the mean of this law.
+    ``threshold`` is tau if the sum is decoded mod m, otherwise None. The result is infinite if no
+    width is certified, for example if the probability that the centred noise exceeds tau in
+    absolute value is already above ``failure``.
     """
     steps, users, chance, tau = _numbers(precision, pulls, failure, threshold)
     if noise is None:
@@ -100,12 +105,13 @@ def certified_gap(
     failure: RationalLike,
     threshold: int | None = None,
 ) -> float:
-    r"""Return D with P(|difference of released means - (mu_a - mu_b)| > D) <= ``failure``.
+    r"""Return D with P(|difference of two released means - (mu_a - mu_b)| > D) <= ``failure``.
 
-    Arms a and b each have n = ``pulls`` rewards and the same noise law. The difference is one sum
-    of 2n rewards and two noise terms, so D is about sqrt(2) widths, whereas disjoint intervals need
-    2 widths. Arguments and errors are as in :func:`certified_width`; InvalidParameter is also
-    raised if dpcore has no law of the difference of two draws.
+    Arms a and b have the true means mu_a and mu_b; each has n = ``pulls`` rewards and the same law
+    of the noise. The difference is one sum of 2n rewards and two noise terms, so D is about sqrt(2)
+    times the width for one mean. Two disjoint confidence intervals would need twice this width.
+    Arguments and errors are as in :func:`certified_width`; InvalidParameter is also raised unless
+    :func:`has_gap`.
     """
     steps, users, chance, tau = _numbers(precision, pulls, failure, threshold)
     if noise is None:
@@ -120,7 +126,7 @@ def certified_gap(
 
 
 def has_gap(noise: Noise | None) -> bool:
-    r"""Whether dpcore has the law of the difference of two draws of ``noise``, up to a constant."""
+    r"""Whether the difference of two draws of ``noise`` has the law of their sum, up to a shift."""
     fair = isinstance(noise, Binomial) and 2 * noise.probability == 1
     return noise is None or noise.symmetric or fair
 
@@ -174,9 +180,10 @@ def _beyond(noise: Noise, sign: int, knot: int) -> Fraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    r"""One tail of the noise: ``knots`` in steps, the same ``points`` in rewards, and tail masses.
+    r"""One tail of the noise, bounded at the increasing ``knots``, which are in steps.
 
-    ``beyond[j]`` bounds the probability that the noise lies beyond ``knots[j]``.
+    ``points`` are the knots in units of reward, minus the mean of the noise. ``beyond[j]`` is an
+    upper bound on the probability that ``sign`` times the noise exceeds ``knots[j]``.
     """
 
     noise: Noise
@@ -338,7 +345,7 @@ r"""The number of users in a batch, or in each of its parts."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Radius(ABC):
-    r"""A rule for the confidence width of a released mean."""
+    r"""A rule for the confidence width of a released mean, by which arms are dropped."""
 
     @abstractmethod
     def width(
@@ -353,19 +360,19 @@ class Radius(ABC):
     def gap(
         self, privatizer: Privatizer, pulls: Size, *, batch: int, active: int, failure: RationalLike
     ) -> float:
-        r"""The gap below the best mean beyond which an arm is dropped, by default 2 beta."""
+        r"""Arms further than this below the best mean are dropped; by default twice the width."""
         each = integer("pulls", pulls, at_least=1)
         return 2 * self.width(privatizer, each, batch=batch, active=active, failure=failure)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactRadius(Radius):
-    r"""The certified width for the actual noise, with failure probability p w(b)/\|Phi\| per arm.
+    r"""The width that :func:`certified_width` proves for the actual noise.
 
-    Phi is the set of active arms in batch b. The weight w(b) is 1/``batches`` if the maximum number
-    of batches is known (``Schedule.batches``), otherwise 1/(b(b+1)), which sums to 1 and is at
-    least the 1/(2 b^2) of the papers. The certified bound (:func:`certified_width`) covers reward,
-    noise and wraparound with this failure probability.
+    Let p = ``failure``, and let Phi be the set of active arms in batch b. The width of each arm has
+    failure probability p w(b)/\|Phi\|, which covers reward, noise and decoding errors. The weight
+    w(b) is 1/``batches`` if the maximum number of batches is known (``Schedule.batches``).
+    Otherwise it is 1/(b(b+1)), which sums to 1 and is at least the 1/(2 b^2) of the papers.
     """
 
     batches: int | None = None
@@ -375,7 +382,7 @@ class ExactRadius(Radius):
             make_integers(self, "batches")
 
     def weight(self, batch: int) -> Fraction:
-        r"""The fraction w(b) of p assigned to batch b."""
+        r"""The fraction w(b) of the failure probability p that is used in batch b = ``batch``."""
         b = integer("batch", batch, at_least=1, at_most=self.batches, limit="batches")
         return Fraction(1, b * (b + 1)) if self.batches is None else Fraction(1, self.batches)
 
@@ -399,10 +406,12 @@ class ExactRadius(Radius):
     ) -> float:
         r"""The certified width of the difference of two means: about sqrt(2) beta, not 2 beta.
 
-        Each comparison of the best arm with one of the \|Phi\| - 1 others fails with probability at
-        most p w(b)/(\|Phi\| - 1). If none fails, the best arm stays active, and every arm more than
-        2 gaps below it is dropped. If dpcore has no law of the difference, the gap is 2 beta.
-        ``pulls`` may be the sizes of the parts of a batch, whose noise terms are added.
+        Here beta is :meth:`width`, and p = ``failure``. Each comparison of the best arm with one of
+        the \|Phi\| - 1 other active arms fails with probability at most p w(b)/(\|Phi\| - 1). If
+        none fails, the best arm stays active, and every arm whose true mean is more than 2 gaps
+        below is dropped. The gap is 2 beta if dpcore has no law of the difference
+        (:func:`has_gap`). If a batch is split into several releases of an arm, whose noise terms
+        add up, ``pulls`` contains their sizes.
         """
         parts = pulls if isinstance(pulls, tuple) else (pulls,)
         others = max(_active(active) - 1, 1)
@@ -436,7 +445,7 @@ class _Formula(Radius):
 
     @abstractmethod
     def formula(self, privatizer: Privatizer, pulls: int, odds: Fraction) -> arb:
-        r"""The width, as a ball at the ambient precision."""
+        r"""The width for these ``pulls`` and ``odds``, computed in ball arithmetic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -444,11 +453,11 @@ class PaperRadius(_Formula):
     r"""The width in equation 2 of Chowdhury and Zhou (arXiv 2206.05772).
 
     For l rewards in batch b, the set Phi of active arms, and p = ``failure``, the width is
-    sqrt(ln(4\|Phi\|b^2/p)/(2l)) + sigma sqrt(ln(2\|Phi\|b^2/p))/l + h ln(2\|Phi\|b^2/p)/l. Here
-    sigma and h depend on the trust model (:meth:`constants`). The paper shows that all
-    intervals contain their means with probability at least 1 - 3p. For Renyi noise
-    ``form="released"`` uses h = 1/(s epsilon), as does the code released with the paper;
-    ``form="printed"`` uses sqrt(2)/(s epsilon sqrt l).
+    sqrt(ln(4\|Phi\|b^2/p)/(2l)) + sigma sqrt(ln(2\|Phi\|b^2/p))/l + h ln(2\|Phi\|b^2/p)/l. The
+    constants sigma and h depend on the trust model, epsilon and l (:meth:`constants`). The paper
+    shows that all intervals contain their means with probability at least 1 - 3p. For Renyi noise
+    with the scaling s of the privatizer, ``form="released"`` uses h = 1/(s epsilon), as does the
+    code released with the paper; ``form="printed"`` uses sqrt(2)/(s epsilon sqrt l).
     """
 
     form: TailName = word(TailName, "printed")
@@ -462,7 +471,7 @@ class PaperRadius(_Formula):
         return (reward / (2 * pulls)).sqrt() + (sigma * tail.sqrt() + h * tail) / pulls
 
     def constants(self, privatizer: Privatizer, pulls: int) -> tuple[arb, arb]:
-        r"""The pair (sigma, h) for ``pulls`` users in a batch, balls at the ambient precision."""
+        r"""The constants (sigma, h) of the width for l = ``pulls`` users, in ball arithmetic."""
         if isinstance(privatizer, Unprotected):
             return arb(0), arb(0)
         _check_all_stay(privatizer)
@@ -500,8 +509,8 @@ class DpSeRadius(_Formula):
 
     In epoch e, let S be the set of active arms, R the number of pulls of each of them, and p =
     ``failure``. Then h_e = sqrt(ln(8\|S\|e^2/p)/(2R)) and c_e = ln(4\|S\|e^2/p)/(R epsilon). The
-    noise has scale g/epsilon. An arm is dropped if the best mean exceeds its mean by more than
-    2 h_e + 2 c_e.
+    noise of a sum has scale 1/epsilon in units of reward. An arm is dropped if the best mean
+    exceeds its mean by more than 2 h_e + 2 c_e.
     """
 
     def formula(self, privatizer: Privatizer, pulls: int, odds: Fraction) -> arb:
@@ -512,9 +521,9 @@ class DpSeRadius(_Formula):
 def tkms_width(*, batches: int, pulls: int, sigma: Fraction, horizon: int) -> float:
     r"""The width (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T) of Tenenbaum and others, rounded up.
 
-    The width is that of a mean over all data so far: N = ``pulls`` rewards in t = ``batches``
-    released sums, and T = ``horizon``. The noise of each sum is sub-Gaussian with parameter
-    ``sigma``, in units of reward.
+    It is the width for a mean over all data so far, which consists of N = ``pulls`` rewards in t =
+    ``batches`` released sums. The horizon is T = ``horizon``. The noise of each sum is sub-Gaussian
+    with parameter ``sigma``, in units of reward.
     """
 
     def width() -> arb:

@@ -1,8 +1,8 @@
-r"""Run a bandit algorithm; only this code has access to both rewards and releases.
+r"""Run a bandit algorithm in a simulated world, and record its regret, releases and guarantee.
 
-A run proceeds batch by batch. By default every user is new, and therefore in at most one release
-(``bandits.privatizers.privatizer``); for returning users see
-``bandits.privatizers.returning_users``. Proofs: docs/proofs/bandits.md.
+A run proceeds batch by batch. The policy receives only released sums, never raw rewards. By default
+every user is new, and therefore in at most one release (``bandits.privatizers.privatizer``); for
+returning users see ``bandits.privatizers.returning_users``. Proofs: docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
@@ -33,21 +33,22 @@ if TYPE_CHECKING:
 class Run:
     r"""The result of a run: the regret, the releases, and the guarantee of each user.
 
-    - ``regret``: the pseudo-regret sum_a gap_a N_a(t) at each t of ``checkpoints``, where N_a(t) is
-      the number of pulls of arm a in the first t rounds. It is computed from the true means:
-      publishing it for real rewards is not private.
-    - ``pulls``: N_a(T) for each arm a.
-    - ``active``: the remaining arms after the last batch, or the arm committed to.
+    - ``regret``: the pseudo-regret sum_a gap_a N_a(t) at each round t of ``checkpoints``, where
+      gap_a is the best true mean minus that of arm a, and N_a(t) is the number of pulls of arm a in
+      the first t rounds. It is computed from the true means, so publishing it for real rewards is
+      not private.
+    - ``pulls``: N_a(T) for each arm a, where T is the horizon.
+    - ``active``: the remaining arms after the last batch, or the arm that the policy committed to.
     - ``batches``: the number of released batches.
     - ``releases``: a record of every release that a ``dpcore.mechanism.Mechanism`` describes.
     - ``bits_per_user``: the largest number of bits that one user sent.
-    - ``mean_bits_per_user``: the mean number of bits over the users whose sum was released.
+    - ``mean_bits_per_user``: the mean number of bits over the users who were in a released batch.
     - ``guarantee``: the guarantee of each user, which assumes noise from the operating system, or
       None if the policy is not private.
     - ``simulated``: True if the noise came from a source other than the operating system.
     - ``numbers``, ``bits_sent``: the total numbers of values and bits that all users sent.
-    - ``out_of_users``: the number of remaining rounds when too few users had visits left for the
-      next batch; these rounds released nothing.
+    - ``out_of_users``: the number of rounds that remained when too few users had visits left for
+      the next batch; nothing was released in these rounds.
     """
 
     policy: str
@@ -99,11 +100,12 @@ def play(
 ) -> Run:
     r"""Run ``policy`` in ``environment`` for T = ``horizon`` rounds.
 
-    The generator ``world`` draws the rewards, ``rng`` the noise. A batch pulls its arms in
-    increasing order; a batch that exceeds the horizon releases nothing and charges no user, and its
-    rewards are not drawn. If there are too few users for a batch, its arms share the remaining
-    rounds, and nothing is released. ``checkpoints`` are rounds in [1, T] in increasing order, by
-    default only T.
+    The generator ``world`` draws the rewards, ``rng`` the noise. A batch pulls its arms in the
+    order of their numbers, from arm 0. A batch that exceeds the horizon is cut off at round T. If
+    too few users have visits left for a batch, its arms share the remaining rounds equally. In both
+    cases nothing is released and no reward is drawn. A batch that exceeds the horizon charges no
+    user; with too few users, those already charged for the batch remain charged. ``checkpoints``
+    are increasing rounds in [1, T], by default only T.
 
     >>> from bandits.policies.successive_elimination import BatchedElimination
     >>> from bandits.worlds.arm_environments import Bernoulli
@@ -115,8 +117,8 @@ def play(
     >>> sum(run.pulls), run.guarantee.pure(), run.simulated
     (10000, Bound(at most 1, 'worst'), False)
 
-    The guarantee is derived before the first batch from the privatizer and the policy's ``sizes``;
-    the size of each batch is checked before any user is charged for it.
+    Before the first batch, the guarantee is derived from the privatizer and the policy's ``sizes``.
+    The size of each batch is checked before any user is charged for this batch.
 
     Raises :class:`InvalidParameter` if
 
@@ -261,7 +263,7 @@ class _Sent:
 
 
 def checked_checkpoints(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
-    r"""Check the rounds at which regret is recorded; if there are none, return (T,)."""
+    r"""Check that ``checkpoints`` increase up to at most the horizon T; the default is (T,)."""
     exact = tuple(integer("checkpoints", t, at_least=1) for t in checkpoints) or (horizon,)
     if any(b <= a for a, b in pairwise(exact)) or exact[-1] > horizon:
         reason = f"must be increasing and <= horizon = {horizon}"
@@ -270,7 +272,7 @@ def checked_checkpoints(checkpoints: Sequence[int], horizon: int) -> tuple[int, 
 
 
 def run_guarantee(policy: Policy[State], arms: int, horizon: int) -> RunGuarantee | None:
-    r"""Derive the guarantee of a run of ``policy`` for each new user, or None if not private.
+    r"""Derive the guarantee of a run of ``policy`` for new users, or None if it is not private.
 
     >>> from bandits.policies.successive_elimination import DpSe
     >>> run_guarantee(DpSe(epsilon="1/2", failure="1e-5"), 10, 10**5).pure()
@@ -281,7 +283,7 @@ def run_guarantee(policy: Policy[State], arms: int, horizon: int) -> RunGuarante
 
 
 def releases_of(policy: Policy[State], arms: int, horizon: int) -> tuple[Releasing[Any], Sizes]:
-    r"""The privatizer of ``policy`` and the sizes of its releases, both checked for their type."""
+    r"""The privatizer of ``policy`` and the possible sizes of its releases; types are checked."""
     privatizer, sizes = policy.privatizer, policy.sizes(arms, horizon)
     if not isinstance(privatizer, Releasing):
         reason = f"must have a Privatizer, not {privatizer!r}; use Unprotected() for no privacy"

@@ -1,9 +1,9 @@
-r"""Play combinatorial bandits round by round, many runs in parallel.
+r"""Play combinatorial bandits round by round, many independent runs in parallel.
 
-The draws of a run do not depend on the other runs: outcomes and ties come from the generator
-``world``, noise from ``rng``. The policy's estimates use only released sums
-(:mod:`bandits.privatizers.continual_sums_per_arm`); only this module reads rewards. Proofs:
-docs/proofs/radius.md.
+The draws of a run do not depend on the other runs. Each run has two generators (:class:`Coins`):
+one draws the outcomes of the base arms and the random tie-breaking, the other draws the noise. The
+policy's estimates use only released sums (:mod:`bandits.privatizers.continual_sums_per_arm`), and
+only this module reads outcomes. Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MANY_ROUNDS: Final = 1 << 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coins:
-    r"""The two generators of one run: ``world`` for outcomes and ties, ``rng`` for noise."""
+    r"""The random generators of one run: ``world`` for outcomes and ties, ``rng`` for noise."""
 
     world: np.random.Generator
     rng: Rng
@@ -48,13 +48,16 @@ def play_together(
     *,
     checkpoints: Sequence[int] = (),
 ) -> tuple[Run, ...]:
-    r"""Run ``policy`` in each of ``worlds``, up to the horizon of its privatizer.
+    r"""Run ``policy`` once in each of ``worlds``, for the number of rounds of its privatizer.
 
-    ``coins`` contains the generators of each run. Regret is the sum of alpha beta opt - r(S_t) over
-    rounds t, where opt is the largest mean reward and r(S_t) is the mean reward of the played super
-    arm. The sum may be negative for an approximate oracle. The oracle receives the upper confidence
-    bounds plus random perturbations below 1e-9, so that ties are broken at random. While some base
-    arms have no released outcome, the super arm with the most such base arms is played.
+    ``coins[i]`` contains the two random generators of the run in ``worlds[i]``. Let opt be the
+    largest mean reward of a super arm, and r(S_t) the mean reward of the super arm played in round
+    t. If the oracle reaches the fraction alpha of opt with probability beta, the regret is the sum
+    of alpha beta opt - r(S_t) over all rounds. It may be negative for an approximate oracle.
+
+    The oracle receives the upper confidence bounds plus random perturbations below 1e-9, so that
+    ties are broken at random. As long as some base arms have no released outcome, the super arm
+    that contains the most of them is played.
     """
     if not isinstance(policy, Cucb):
         raise InvalidParameter("policy", policy, "must be a Cucb")
@@ -79,7 +82,7 @@ def play_together(
 
 
 def cucb_of(algorithm: Algorithm, setting: Setting) -> Cucb:
-    r"""The policy of ``algorithm`` for ``setting``; ``setting.model`` is the problem."""
+    r"""The policy of ``algorithm`` for ``setting``, whose ``model`` is a combinatorial problem."""
     name = algorithm.entry.name
     if algorithm.entry.world != "combinatorial" or not isinstance(setting.model, Problem):
         reason = "must be cucb or a private version of it: the world is combinatorial"
@@ -100,9 +103,9 @@ def cucb_of(algorithm: Algorithm, setting: Setting) -> Cucb:
 
 
 class Game:
-    r"""The state of several runs played in parallel.
+    r"""The state of several runs of one policy that are played in parallel.
 
-    Each array has one row per run; ``sums`` are the released sums.
+    Each array has one row per run; ``sums`` holds the released sums of all runs.
     """
 
     def __init__(
@@ -129,7 +132,7 @@ class Game:
         self.compiled = compiled and unions and find_spec("numba") is not None
 
     def play(self, rounds: int) -> Bools:
-        r"""Play the next rounds: return the super arms, of shape (rounds, runs, arms)."""
+        r"""Play the next rounds; return the super arms played, of shape (rounds, runs, arms)."""
         m, sent = self.policy.problem.arms, self.policy.privatizer.sent
         outcomes = np.empty((len(self.worlds), rounds, m), dtype=np.bool_)
         public = np.empty((len(self.worlds), rounds, m + 1))

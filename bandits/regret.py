@@ -1,4 +1,4 @@
-r"""The regret of runs: the mean reward of the best action minus those of the played actions."""
+r"""The cumulative pseudo-regret of runs, recorded at checkpoints."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ArmRegret:
 
 
 class SuperArmRegret:
-    r"""The regret and the number of plays of each base arm, in several runs of one problem."""
+    r"""The regret and the plays of each base arm, for several runs of a combinatorial problem."""
 
     def __init__(
         self, problem: Problem, worlds: Sequence[BitWorld], checkpoints: tuple[int, ...]

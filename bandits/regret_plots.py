@@ -89,9 +89,9 @@ _STYLE: Final[dict[Any, Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    r"""A curve with values ``y`` at increasing ``x``, standard errors ``error`` and a ``label``.
+    r"""A curve of a plot: values ``y`` and standard errors ``error`` at increasing ``x``.
 
-    ``last`` is the text for the last value in the legend, by default y[-1].
+    The legend contains ``label`` and the text ``last``, which is by default the last value of y.
     """
 
     label: str
@@ -114,13 +114,12 @@ class Curve:
 
     @property
     def name(self) -> str:
-        r"""The legend text: the last value and then the label, which may be truncated."""
         return f"{self.last or f'{self.y[-1]:.3g}'} {self.label}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    r"""A panel with one pair of axes and their labels; the x-axis is logarithmic."""
+    r"""One pair of axes with its curves and labels; the x-axis is logarithmic."""
 
     title: str
     curves: Sequence[Curve]
@@ -137,7 +136,6 @@ class Panel:
 
     @property
     def height(self) -> float:
-        r"""The height in inches."""
         return _HEIGHT
 
     def draw(self, axes: Axes, looks: dict[str, Look]) -> None:
@@ -190,7 +188,7 @@ def draw_panels(path: Path, panels: Sequence[Panel], *, title: str, note: str = 
 
 
 def log_ticks(axis: Axis) -> None:
-    """Place ticks at 1, 2 and 5 times powers of ten; matplotlib labels fewer on long axes."""
+    """Label the axis at 1, 2 and 5 times powers of ten, or at fewer of them on a long axis."""
     from matplotlib.ticker import LogLocator
 
     axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=9))
@@ -236,7 +234,7 @@ def _line(
 
 
 def looks_of(names: Iterable[str]) -> dict[str, Look]:
-    r"""A style for each name: the style of its algorithm, or another style if that is in use."""
+    r"""A distinct style for each name: that of its algorithm, unless another name has it."""
     found: dict[str, Look] = {}
     wanted = dict.fromkeys(names)
     for key in (_algorithm, _first_word):

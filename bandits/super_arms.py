@@ -1,7 +1,8 @@
-r"""Sets of playable super arms, and the super arm with the largest sum of values.
+r"""Sets of playable super arms, and the super arm with the largest sum of its base arms' values.
 
-Values are tables with a row for each run and a column for each base arm; a super arm is a row of
-booleans. In this form many runs advance together (``bandits.play_combinatorial``).
+Several independent runs advance together (``bandits.play_combinatorial``). ``values`` therefore
+contains a row for each run and a column for each base arm. The chosen super arms are a boolean
+array of the same shape.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _ONE_TREE: Final = 0.5
 
 
 class Decisions(ABC):
-    r"""A set of super arms over ``arms`` base arms, with at most ``most`` base arms each."""
+    r"""The playable super arms: sets of at most ``most`` of the ``arms`` base arms."""
 
     __slots__ = ()
 
@@ -45,20 +46,20 @@ class Decisions(ABC):
 
     @abstractmethod
     def best(self, values: Floats) -> Bools:
-        r"""A super arm with exactly the largest sum, for each row of ``values``."""
+        r"""For each row of ``values``, a super arm with exactly the largest sum of values."""
 
     @abstractmethod
     def contains(self, chosen: Bools) -> Bools:
-        r"""Whether each row is a super arm."""
+        r"""Whether each row of ``chosen`` is a playable super arm."""
 
     @abstractmethod
     def listed(self) -> Bools:
-        r"""All super arms, one per row."""
+        r"""All playable super arms, one per row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unions(Decisions):
-    """Super arms that are unions of ``chosen`` of the ``groups``, which partition the base arms."""
+    """The unions of any ``chosen`` of the ``groups``, which partition the base arms."""
 
     groups: tuple[tuple[int, ...], ...]
     chosen: int
@@ -76,7 +77,7 @@ class Unions(Decisions):
 
     @classmethod
     def subsets(cls, arms: int, size: int) -> Unions:
-        r"""Create the super arms that consist of any ``size`` of ``arms`` base arms."""
+        r"""Create the super arms that are the subsets of ``size`` of the ``arms`` base arms."""
         m = _check_arms(arms)
         k = integer("super_arm", size, at_least=1, at_most=m, limit="arms")
         return cls(tuple((arm,) for arm in range(m)), k)
@@ -121,7 +122,7 @@ class Unions(Decisions):
 
 @dataclass(frozen=True, slots=True)
 class Listed(Decisions):
-    r"""Super arms given explicitly, each a tuple of base arms."""
+    r"""A list ``sets`` of super arms, each a tuple of base arms."""
 
     count: int
     sets: tuple[tuple[int, ...], ...]
@@ -179,13 +180,12 @@ class _Graph(Decisions):
 
     @property
     def nodes(self) -> int:
-        r"""The number of nodes."""
         return 1 + max(v for _, v in self.edges)
 
 
 @dataclass(frozen=True, slots=True)
 class Paths(_Graph):
-    r"""Super arms that are paths from node 0 to the last node, over ``edges`` (u, v), u < v."""
+    r"""The paths from node 0 to the last node, over ``edges`` (u, v) with u < v as base arms."""
 
     def __post_init__(self) -> None:
         _Graph.__post_init__(self)
@@ -249,7 +249,7 @@ class Paths(_Graph):
 
 @dataclass(frozen=True, slots=True)
 class SpanningTrees(_Graph):
-    r"""Super arms that are the spanning trees of a graph with ``edges`` (u, v), u < v."""
+    r"""The spanning trees of a graph whose ``edges`` (u, v) with u < v are the base arms."""
 
     def __post_init__(self) -> None:
         _Graph.__post_init__(self)
@@ -326,7 +326,7 @@ def _listed(count: int, sets: tuple[tuple[int, ...], ...]) -> Bools:
 
 @lru_cache(maxsize=1 << 8)
 def group_matrix(groups: tuple[tuple[int, ...], ...]) -> Floats:
-    r"""The indicator matrix of ``groups``: a row for each base arm, a column for each group."""
+    r"""Whether each base arm (row) is in each of the ``groups`` (columns), as 0 or 1."""
     found = np.zeros((sum(map(len, groups)), len(groups)))
     for at, group in enumerate(groups):
         found[list(group), at] = 1

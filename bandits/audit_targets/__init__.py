@@ -1,1 +1,1 @@
-r"""Audit targets, which are the server's views of bandit runs."""
+r"""Audit targets for bandit algorithms: what the server sees in short runs."""

@@ -1,14 +1,15 @@
-r"""The server's view of short runs, for an audit.
+r"""What the server sees in a short bandit run, as the output that an audit tests.
 
 A run has two arms and two batches. The *watched user* is in the first batch and has the reward 0 or
-1; all other rewards are fixed. Without noise, the reward of the watched user determines whether the
-second arm is dropped. With noise, this decision is random. It is part of the view. Every run is one
-call of ``play`` with the privatizer and the policy of the algorithm; a wrapper of the policy
-records the released sums. Proofs: docs/proofs/bandits.md.
+1; the audit tries to distinguish these two cases. All other rewards are fixed so that, without
+noise, the reward of the watched user determines whether the second arm is dropped. The server's
+view consists of the released sums and the remaining arms. Every run is one call of ``play``. The
+policy under audit is wrapped in a :class:`RecordingPolicy`, which records the released sums.
+Proofs: docs/proofs/bandits.md.
 
 If users add shares of the noise, ``Privatizer.release`` draws only the total noise. This is correct
-only if each share has its intended law. :class:`Devices` runs the protocol itself
-(``dpcore.protocols.run_protocol``), so that an audit sees the messages of the users' devices.
+only if each share has its intended law. :class:`Devices` therefore runs the whole protocol
+(``dpcore.protocols.run_protocol``), so that an audit covers the messages of the users' devices.
 """
 
 from __future__ import annotations
@@ -78,14 +79,14 @@ _FAR: Final = 1 << 40
 
 
 class ServerView(ABC):
-    r"""The server's view of a short run, with the features and the claim for an audit."""
+    r"""What the server sees in a short run, with the audited features and the guarantee."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def features(self) -> tuple[str, ...]:
-        r"""The names of the functions that compute the audited features of a view."""
+        r"""The names of the functions of a view whose values are audited."""
 
     @abstractmethod
     def views(self, reward: int, runs: int, rng: Rng) -> Views:
@@ -93,11 +94,11 @@ class ServerView(ABC):
 
     @abstractmethod
     def curve(self) -> Guarantee:
-        r"""The derived guarantee of the releases that contain the watched user."""
+        r"""The guarantee of all releases that contain the watched user, from their noise."""
 
 
 def claim_of(name: str, found: Guarantee | None) -> Guarantee:
-    r"""Return ``found``, or raise :class:`InvalidParameter` if it is None (no privacy)."""
+    r"""Return the guarantee ``found``; raise an error if it is None because there is no privacy."""
     if found is None:
         raise InvalidParameter(
             "privatizer", name, "must be private: a non-private policy has no guarantee"
@@ -107,20 +108,20 @@ def claim_of(name: str, found: Guarantee | None) -> Guarantee:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View(ServerView):
-    r"""The server's view of a small instance: a policy, fixed batch sizes and fixed rewards.
+    r"""The server's view of a run of ``policy`` with two arms, fixed batch sizes and fixed rewards.
 
     In batch b + 1, ``sizes[b]`` users pull each arm. The watched user is the first to pull arm 0.
-    If the reward of this user is 1, then ``ones[b][a]`` users of arm a in the batch have reward 1.
-    ``visits`` is 2 if the watched user returns in the second batch, otherwise 1. Each row of
-    :meth:`views` contains, in this order:
+    If the reward of this user is 1, then ``ones[b][a]`` users have reward 1 among those who pull
+    arm a in batch b + 1. ``visits`` is 2 if the watched user returns in the second batch, otherwise
+    1. Each row of :meth:`views` contains, in this order:
 
     - the message of the watched user, only with ``path="devices"`` in the local model, where the
       server sees each message;
-    - for each batch and arm, the released sum in steps (for bits, the number of ones), or
-      ``ABSENT``;
-    - for each batch, the number g of steps that encode a reward of 1, which is the same in every
+    - for each batch and arm, the released sum in steps of the encoding (for shuffled bits, the
+      number of ones), or ``ABSENT`` if no sum was released;
+    - for each batch, the precision g: a reward of 1 is encoded as g steps. It is the same in every
       view;
-    - the remaining arms as a bit mask: bit a for arm a.
+    - the remaining arms as a bit mask, in which bit a is set if arm a remains.
     """
 
     policy: Policy[Any]
@@ -131,7 +132,6 @@ class View(ServerView):
 
     @property
     def privatizer(self) -> Privatizer:
-        r"""The privatizer of the policy, which must release a sum for each arm."""
         found = self.policy.privatizer
         if not isinstance(found, Privatizer):
             raise InvalidParameter("policy", self.policy.name, "must release a sum for each arm")
@@ -139,12 +139,11 @@ class View(ServerView):
 
     @property
     def features(self) -> tuple[str, ...]:
-        r"""The features to audit, including the sum over both batches for a returning user."""
         return (*FEATURES, "bandits.audit_targets.target:both") if self.visits > 1 else FEATURES
 
     @property
     def horizon(self) -> int:
-        r"""The number of rounds of all batches, plus one round that shows the last decision."""
+        r"""The number of rounds in both batches, plus one to observe which arms remain."""
         return ARMS * sum(self.sizes) + 1
 
     def views(self, reward: int, runs: int, rng: Rng) -> Views:
@@ -181,13 +180,14 @@ class View(ServerView):
 
 
 def view_of(policy: Policy[Any], *, path: PathName = "release", visits: int = 1) -> View:
-    r"""Build the small instance for ``policy``; batched elimination gets a shorter schedule.
+    r"""Choose the batches and rewards of the audited run of ``policy``.
 
-    The number of users in the first batch of this schedule is the smallest power of two that can
-    resolve a difference of 3/4 between two means (at most 16 with devices). In the local model
-    without devices this batch has one user, whose message is the sum. In every batch the number of
-    ones of arm 1 is the largest for which arm 1 would be dropped without noise. If ``visits`` is 2,
-    all rewards are 1, so that there is a second batch.
+    Batched elimination gets a shorter schedule. The number of users per arm in its first batch is
+    the smallest power of two that can resolve a difference of 3/4 between two means (at most 16
+    with ``path="devices"``). In the local model without devices, the first batch has a single user
+    per arm, so that the released sum is the message of the watched user. In every batch the number
+    of ones of arm 1 is the largest for which arm 1 would be dropped without noise. If ``visits`` is
+    2, all other rewards are 1, so that there is a second batch.
     """
     found = _short_view(policy, path)
     if visits == 1:
@@ -309,10 +309,10 @@ class RecordingPolicy(Policy[Any]):
         return self.of.observe(state, released)
 
     def steps(self) -> list[int]:
-        r"""The sum of each action in each batch as released to the server, or ``ABSENT``.
+        r"""The released sum of each action in each batch, in steps; ``ABSENT`` if there is none.
 
         Each sum is an integer, the total of the encodings plus noise. Raises
-        :class:`InvalidParameter` if a released sum is not an integer.
+        :class:`InvalidParameter` if a released sum is not an integer number of steps.
         """
         privatizer: Any = self.privatizer
         found = [ABSENT] * (BATCHES * ARMS)
@@ -336,7 +336,7 @@ _WORLD: Final = np.random.default_rng(0)  # nothing is drawn from it: rewards ar
 def play_short(
     policy: Policy[Any], privatizer: Releasing[Any], fixed: Environment, horizon: int, rng: Rng
 ) -> tuple[list[int], int]:
-    r"""Run ``policy`` in the world ``fixed``; return (sums in steps, remaining arms as a mask)."""
+    r"""Run ``policy`` once; return its released sums in steps and a bit mask of remaining arms."""
     watching = RecordingPolicy(of=policy, privatizer=privatizer)
     run = play(watching, fixed, horizon=horizon, world=_WORLD, rng=rng)
     return watching.steps(), sum(1 << arm for arm in run.active)
@@ -348,7 +348,10 @@ _NOBODY: Final[Mapping[str, Step]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Devices(Privatizer):
-    r"""A wrapper of the privatizer ``of`` that runs the protocol itself for each release."""
+    r"""A wrapper of the privatizer ``of`` that runs the protocol of all users for each release.
+
+    Rewards must be 0 or 1. The released sums have the same law as those of ``of``.
+    """
 
     of: Privatizer
     messages: list[int] = field(default_factory=list, compare=False, repr=False)
@@ -362,7 +365,6 @@ class Devices(Privatizer):
     protocol = _of("protocol")
 
     def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
-        r"""Release a sum of rewards 0 and 1, with the same law as ``Privatizer.release``."""
         protocol = self.protocol(pulls)
         ones, rest = divmod(self.checked(encoded_sum, pulls), self.precision(pulls))
         if rest:

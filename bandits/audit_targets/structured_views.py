@@ -1,16 +1,17 @@
-r"""The server's views of short linear and combinatorial runs, for an audit.
+r"""What the server sees in short linear and combinatorial runs, as the output that an audit tests.
 
-A linear run has two orthogonal actions and two phases. In the first phase one client has the
-largest average of one action and the smallest of the other, or vice versa. This is the worst pair
-of inputs, because both released sums change as much as one client can change them. Noise shared by
-both sums would cancel in their difference. The averages of all other clients are the midpoint of
-the range. In the local model there is no other client in the phase, so the release is the client's
-message.
+A linear run has two orthogonal actions and two phases. Each client sends its average reward of each
+action. In the first phase the watched client has the largest possible average of one action and the
+smallest possible average of the other, or vice versa. This is the worst pair of inputs, because
+both released sums change as much as one client can change them. An audited feature is the
+difference of the two sums, in which noise shared by both sums would cancel. The averages of all
+other clients are the midpoint of the range. In the local model there is no other client in the
+phase, so the release is the message of the watched client.
 
-A combinatorial run has two base arms, both in the only super arm, and four rounds, so that a tree
-completes a block on each of its three levels. The user of the first round has outcomes 1 and 0, or
-0 and 1; the outcomes of all other users are 0. Proofs: docs/proofs/bandits.md and
-docs/proofs/radius.md.
+A combinatorial run has two base arms, which form the only super arm, and four rounds. After four
+rounds, a binary tree has completed a block on each of its three levels. The user of the first round
+has outcomes 1 and 0, or 0 and 1; the outcomes of all other users are 0. Proofs:
+docs/proofs/bandits.md and docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -57,7 +58,6 @@ class LinearView(ServerView):
 
     @property
     def horizon(self) -> int:
-        r"""The number of rounds of two phases that play both actions, plus one round."""
         return sum(ARMS * (self.policy.h(phase) // ARMS or 1) for phase in (1, 2)) + 1
 
     def views(self, reward: int, runs: int, rng: Rng) -> Views:
@@ -78,7 +78,7 @@ class LinearView(ServerView):
 
 
 def linear_view_of(policy: PhasedElimination) -> LinearView:
-    r"""The server's view of a short run of ``policy``, whose model must be :data:`MODEL`."""
+    r"""The server's view of a short linear run of ``policy``, whose model must be :data:`MODEL`."""
     if policy.model != MODEL:
         raise InvalidParameter("model", policy.model, "must be structured_views.MODEL")
     if policy.privatizer.trust == "local":
@@ -175,12 +175,12 @@ class CombinatorialView(ServerView):
 
 
 def combinatorial_view_of(policy: Cucb) -> CombinatorialView:
-    r"""The server's view of ``policy`` on the problem :data:`PAIR` with horizon 4."""
+    r"""The server's view of four rounds of ``policy`` on the problem :data:`PAIR`."""
     return CombinatorialView(policy=replace(policy, problem=PAIR, horizon=ROUNDS))
 
 
 def first(view: Any) -> int:
-    r"""The sum of action 0 minus the sum of action 1 in the first phase or after the first round.
+    r"""A feature: the released sum of action 0 minus that of action 1, after phase or round 1.
 
     Linear runs have phases, combinatorial runs have rounds. Sums that were not released count as 0.
     """
@@ -188,15 +188,15 @@ def first(view: Any) -> int:
 
 
 def second(view: Any) -> int:
-    r"""The sum of action 0 minus the sum of action 1 in the second phase or after the second round.
+    r"""The same feature as :func:`first`, after the second phase or round.
 
-    The watched client is not in the second phase.
+    In a linear run the watched client is not in the second phase.
     """
     return _lead(view, 2)
 
 
 def fourth(view: Any) -> int:
-    r"""The sum of action 0 minus the sum of action 1 after the fourth round."""
+    r"""The same feature as :func:`first`, after the fourth round of a combinatorial run."""
     return _lead(view, ROUNDS)
 
 

@@ -1,8 +1,8 @@
-r"""Bandits as audit targets, by name: ``bandit:dist-dp-se,epsilon=1``.
+r"""Audit targets for bandit algorithms, named for example ``bandit:dist-dp-se,epsilon=1``.
 
-An audit tests the server's view of short runs of ``play`` (see :func:`audit_view`). This module
-does not import ``audit``: :func:`target` returns a function, a pair of datasets, a claim and
-features. Proofs: docs/proofs/bandits.md.
+An audit tests what the server sees in short runs of ``play`` (see :func:`audit_view`). This module
+does not import ``audit``: an :class:`AuditTarget` holds the function to audit, a pair of datasets,
+the claimed guarantee and the features to test. Proofs: docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
@@ -85,10 +85,11 @@ _SEEDS: Final = 1 << 63
 class AuditTarget:
     r"""The input of an audit: a function ``run(dataset, n, rng)``, a pair of datasets and a claim.
 
-    The function returns n views, one per row. The claim is the derived guarantee of the releases
-    that contain the watched user: one release, unless the user returns.
-    ``features`` are the tested features, documented in the module of the view; the joint
-    distribution of all columns is not tested beyond these features.
+    The function returns n views of the server, one per row. The claim is (``epsilon``,
+    ``delta``)-DP for the releases that contain the watched user, derived from their noise. This is
+    one release, unless the user returns. ``features`` names the tested functions of a view; they
+    are documented in the module of the view. Nothing else of the joint distribution of all columns
+    is tested.
     """
 
     name: str
@@ -100,23 +101,23 @@ class AuditTarget:
 
 
 def lead(view: Any) -> int:
-    r"""The sum of arm 0 minus the sum of arm 1 in the first batch, in steps."""
+    r"""A feature: the released sum of arm 0 minus that of arm 1 in the first batch, in steps."""
     first = _first(view)
     return int(view[first]) - int(view[first + 1])
 
 
 def across(view: Any) -> int:
-    r"""The first sum of arm 0 minus the second, in half units of reward, rounded; or ``ABSENT``."""
+    r"""A feature: the sum of arm 0 in batch 1 minus that in batch 2, in halves of a reward."""
     return _in_halves(view, -1)
 
 
 def both(view: Any) -> int:
-    r"""The sum of arm 0 over both batches, in half units of reward, rounded; or ``ABSENT``."""
+    r"""A feature: the released total of arm 0 over both batches, in the units of :func:`across`."""
     return _in_halves(view, 1)
 
 
 def second(view: Any) -> int:
-    r"""The sum of arm 0 in the second batch, in steps, or ``ABSENT``."""
+    r"""A feature: the released sum of arm 0 in the second batch, in steps, or ``ABSENT``."""
     return int(view[_first(view) + ARMS])
 
 
@@ -137,25 +138,26 @@ def _first(view: Any) -> int:
 def target(spelling: str, rest: str, seeded: bool) -> AuditTarget:  # noqa: FBT001  # an entry point's
     r"""Build the audit target ``bandit:`` + ``rest``.
 
-    ``rest`` is an algorithm of ``dpcore bandit run`` (or bit-se, batched elimination over shuffled
-    bits) and its parameters:
+    ``rest`` is an algorithm of ``dpcore bandit run`` with its parameters, for example:
 
-        dist-dp-se,epsilon=1                        one draw of the noise of a batch
-        dist-dp-se,epsilon=1,path=devices           a message of every user
-        dist-rdp-se:s=10,epsilon=1,delta=1e-3       also ...,scaling=10
-        sdp-ae:m=8,epsilon=1,radius=paper           the parameters of the paper
-        cdp-dpe,epsilon=1,delta=1/100               also ...,calibration=paper
-        cucb-dp,epsilon=1,release=doubling          also tree (the default), factorisation
+        dist-dp-se,epsilon=1                        each sum gets one draw of the total noise
+        dist-dp-se,epsilon=1,path=devices           every user's device adds its share of the noise
+        dist-rdp-se:s=10,epsilon=1,delta=1e-3       or with scaling=10 instead of :s=10
+        sdp-ae:m=8,epsilon=1,radius=paper           with the confidence radius of the paper
+        cdp-dpe,epsilon=1,delta=1/100               calibration=paper uses the paper's noise
+        cucb-dp,epsilon=1,release=doubling          release may also be tree or factorisation
+
+    The algorithm may also be bit-se, batched elimination over shuffled bits.
 
     ``rest`` may also be your own policy in a file or module: an instance of
     :class:`bandits.Policy`, or a callable that returns such an instance when called without
     arguments. Your own policies take no ``epsilon``: the guarantee is that of their privatizer.
 
-        mine.py:Policy                              also ...,delta=1e-3,path=devices
+        mine.py:Policy,delta=1e-3,path=devices
 
-    ``delta`` is the delta of the claim and, for shuffled bits, also the delta of the calibration.
-    The default is 0, or 1/100 if the loss is unbounded. If ``seeded`` is false, the noise comes
-    from the operating system, as in production.
+    ``delta`` is the delta of the claim, by default 0, or 1/100 if the privacy loss is unbounded. It
+    is also the delta for which an algorithm calibrates its noise, if it needs one (by default
+    1/100). If ``seeded`` is false, the noise comes from the operating system, as in production.
     """
     algorithm, _, keys = (part.strip() for part in rest.partition(","))
     own = is_own(algorithm)
@@ -189,14 +191,15 @@ def audit_view(
 ) -> AuditTarget:
     r"""Build the audit target of your own policy: ``audit.audit(audit_view(policy))``.
 
-    The audited run has two batches or phases, or four rounds of a combinatorial policy. The watched
-    user, whose reward differs between the datasets, is in the first (see ``server_view`` and
-    ``structured_views``). ``path`` is "release" or "devices" (every user's message).
+    The audited run has two batches (elimination), two phases (linear bandits) or four rounds
+    (combinatorial bandits). The watched user, whose reward differs between the two datasets, is in
+    the first of them (see ``server_view`` and ``structured_views``). With ``path="devices"`` the
+    device of every user runs the protocol; with ``path="release"`` only the total noise is drawn.
 
     The claim is the guarantee of the policy's privatizer for the watched user: its epsilon at
-    ``delta`` (by default 0, or 1/100 if the loss is unbounded). ``seeded`` is as in
-    :func:`target`. With ``visits=2`` the watched user is in both batches, and the claim is for
-    both; the releases of the policy must all have the same noise law
+    ``delta`` (by default 0, or 1/100 if the privacy loss is unbounded). ``seeded`` is as in
+    :func:`target`. With ``visits=2`` the watched user is in both batches, and the claim is for both
+    releases together. All releases of the policy must then have the same noise law
     (``bandits.privatizers.returning_users``).
 
     >>> from bandits.privatizers.batch_sums_by_trust_model import SumPrivatizer
@@ -251,10 +254,10 @@ def _known(given: Mapping[str, str]) -> str:
 
 
 def claimed(view: ServerView, delta: Fraction | None) -> tuple[Fraction, Fraction]:
-    r"""The (epsilon, delta) of the watched user's releases, with epsilon rounded up.
+    r"""The claimed (epsilon, delta) of the watched user's releases, with epsilon rounded up.
 
-    The default ``delta`` is 0, or 1/100 if the loss is unbounded. Raises :class:`InvalidParameter`
-    if the loss is unbounded and ``delta`` is 0.
+    The default ``delta`` is 0, or 1/100 if the privacy loss is unbounded. Raises
+    :class:`InvalidParameter` if the privacy loss is unbounded and ``delta`` is 0.
     """
     curve = view.curve()
     largest = curve.pure().upper

@@ -1,1 +1,1 @@
-r"""Certificates of runs, which state the releases of a run and their privacy cost."""
+r"""Certificates that state the releases of a bandit run and their privacy cost."""

@@ -1,9 +1,10 @@
-r"""Certify a run: the algorithm, its exact parameters, and the epsilon of each user.
+r"""Certify a run: the algorithm, its exact parameters, and a bound on the epsilon of each user.
 
-A user may be in one of several releases that differ in the number of users, and therefore in their
-noise; the certificate lists all of them and claims the weakest guarantee. Each release has its own
-certificate (docs/certificates.md), checked by ``accounting.verify``, or is marked as unchecked.
-``recheck`` needs only the text of the certificate. Proofs: docs/proofs/bandits.md.
+Releases differ in the number of users, and therefore in their noise. Which release contains a given
+user is not known in advance. The certificate therefore lists a *part* for each possible
+participation of a user, and claims the weakest guarantee. Each part has its own certificate
+(docs/certificates.md), checked by ``accounting.verify``, or is marked as unchecked. ``recheck``
+needs only the text of the certificate. Proofs: docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _MOST_MOVES: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCertificate:
-    r"""The certificate of a run as data; :meth:`to_json` adds the schema and the digest."""
+    r"""The certificate of a run; :meth:`to_json` adds the schema and the digest to its fields."""
 
     algorithm: str
     arms: int
@@ -68,7 +69,6 @@ class RunCertificate:
         return {**document, "digest": digest_of(document)}
 
     def text(self) -> str:
-        r"""The certificate as the text of a JSON file."""
         return json.dumps(self.to_json(), indent=2) + "\n"
 
 
@@ -77,10 +77,13 @@ def certificate_of(
 ) -> RunCertificate:
     r"""Certify the epsilon of ``run`` at each of ``deltas`` in (0, 1), from its guarantee.
 
-    A part of the guarantee has its own certificate if its sensitivity is at most ``most_steps``
-    steps, and at most 100 steps for rounds with noise other than discrete Laplace. Parts with a
-    larger sensitivity are marked as unchecked: checking them would take too long or fail. If the
-    noise was not drawn from the operating system, an assumption states this.
+    Each part of the guarantee (:class:`~bandits.privatizers.run_guarantee.RunGuarantee`) gets its
+    own certificate of these epsilons if its sensitivity is at most ``most_steps`` steps. For
+    several releases with noise other than discrete Laplace, the limit is at most 100 steps. For a
+    larger sensitivity, this check would take too long or fail. The certificate of the part then
+    contains only its pure epsilon, or the zCDP parameter of its Gaussian noise. If neither is
+    known, the part is marked as unchecked. If the noise was not drawn from the operating system, an
+    assumption states this.
 
     >>> import numpy as np
     >>> from bandits import BatchedElimination, Bernoulli, SumPrivatizer, play, recheck
@@ -121,7 +124,7 @@ def certify_run(  # noqa: PLR0913  # the fields of a certificate
     deltas: Iterable[RationalLike] | RationalLike = ("1e-6",),
     most_steps: int = _STEPS,
 ) -> RunCertificate:
-    r"""Certify a run from its guarantee and the number of releases of each mechanism."""
+    r"""Certify a run, given its guarantee and the number of releases of each mechanism."""
     most = integer("most_steps", most_steps, at_least=0)
     if derived is None:
         raise NotDerived(f"a certificate for {policy}", "a non-private policy has no guarantee")

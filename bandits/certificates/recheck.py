@@ -1,8 +1,9 @@
-r"""Verify the certificate of a run: its fields, and its parts as separate certificates.
+r"""Verify the certificate of a run: its fields, and the certificate of each of its parts.
 
-:func:`recheck` documents what a reader of the text can and cannot check. The epsilons of a part
-come from its own certificate, which ``accounting.certificates.worst_of_certificates`` recomputes.
-Proofs: docs/proofs/bandits.md.
+A part of the certificate describes one possible participation of a user
+(``bandits.certificates.certify_run``). The epsilons of a part come from its own certificate, which
+``accounting.certificates.worst_of_certificates`` recomputes. :func:`recheck` documents what can and
+cannot be checked from the text alone. Proofs: docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
@@ -67,20 +68,21 @@ def recheck(text: str | bytes) -> Verdict:
     The function checks
 
     - the digest;
-    - that epsilon is at least the epsilon of each part;
-    - that the certificate of each part holds, is for the same noise, sensitivity, scope and rounds
-      as the part, and proves an epsilon that is at most the epsilon of the part;
+    - that the claimed epsilon is at least the epsilon of each part, at each delta;
+    - that the certificate of each part holds, is for the noise, sensitivity, scope and number of
+      rounds of this part, and proves an epsilon that is at most the epsilon of the part;
     - that each release belongs to a part;
     - that all assumptions implied by these fields are present.
 
-    A part without a certificate is unchecked, and the verdict then does not hold. Claims that are
-    only stated, an unknown algorithm, and noise drawn from a seed are listed first and marked as
-    assumed. All parts together may use 2^22 listed values; parts beyond this are unchecked. The
-    check must finish within the enclosing ``deadline``, by default 60 seconds.
+    The verdict does not hold if a part has no certificate, because this part is unchecked. Assumed
+    guarantees, an unknown algorithm, and noise drawn from a seed are listed first and marked as
+    assumed. Recomputing all parts together may enumerate at most 2^22 values; parts beyond this
+    limit are unchecked. The check must finish within the enclosing ``deadline``, by default 60
+    seconds.
 
     Some facts cannot be verified from the text, so the text must list them as assumptions:
 
-    - that its parts are complete;
+    - that its parts cover every possible participation of a user;
     - that the listed releases are those of the run;
     - that the noise has the stated source;
     - that the noise of a part remains after the stated dropouts.
@@ -90,7 +92,7 @@ def recheck(text: str | bytes) -> Verdict:
     >>> print(recheck("{}"))
     schema: fails: must be dpcore-bandit-certificate/1
 
-    Invalid text does not raise an error, but its verdict does not hold.
+    Invalid text does not raise an error; the verdict then does not hold.
     """
     return judged(_findings(text))
 
@@ -182,7 +184,7 @@ _STREAMS: Final[Mapping[str, StreamTrust]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateForm:
-    r"""A well-formed certificate; ``complaints`` are the errors found without recomputation."""
+    r"""The parsed fields of a certificate, and the errors found without recomputation."""
 
     claims: Mapping[str, Fraction]
     parts: tuple[WorstPart, ...]
@@ -192,7 +194,7 @@ class CertificateForm:
 
 
 def read(document: object) -> CertificateForm:
-    r"""Parse and check every field of a certificate."""
+    r"""Parse a certificate and check each of its fields, without recomputing a bound."""
     top = mapping("certificate", document)
     if top.get("schema") != SCHEMA:
         raise Malformed("schema", f"must be {SCHEMA}")
@@ -230,15 +232,15 @@ def _in_words_of_today(sentence: str) -> str:
 
 
 def knows(algorithm: str) -> bool:
-    r"""Whether dpcore knows what the server and the users see in a run of the algorithm."""
+    r"""Whether dpcore knows what the server and the users see in a run of ``algorithm``."""
     return any(algorithm in known for known in (_TRUST, _AVERAGES, _STREAMS))
 
 
 def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
-    r"""The assumptions that a certificate must contain, besides the one on the noise source.
+    r"""The assumptions that the certificate ``document`` must list besides the noise source.
 
-    Two of them cannot be verified from the text: that the parts are complete, and that the releases
-    are those of the run.
+    Two of them cannot be verified from the text: that the parts cover every possible participation
+    of a user, and that the releases are those of the run.
     """
     parts, name = document["parts"], document["algorithm"]
     run = f"{name} with {document['arms']} arms in {document['horizon']} rounds"

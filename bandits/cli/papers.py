@@ -40,7 +40,7 @@ def papers_command(
 
 
 def rows(*, quick: bool = False) -> tuple[LaterRow, ...]:
-    r"""The rows of all papers, computed on request; ``quick`` uses fewer parameters per theorem.
+    r"""All comparisons, each as a function; ``quick`` selects fewer parameters per theorem.
 
     >>> len(rows(quick=True)) < len(rows())
     True

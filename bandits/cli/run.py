@@ -133,12 +133,12 @@ def _visitors(experiment: Experiment) -> str:
 
 
 def short_epsilon(value: float) -> str:
-    r"""Format an epsilon, rounded up."""
+    r"""Format an epsilon, rounded up to twelve significant digits."""
     return up(Fraction(repr(value)), _DIGITS)
 
 
 def figure(value: float | None, digits: int = 3) -> str:
-    r"""Format a measured number, or None as a dash."""
+    r"""Format a measured number with ``digits`` significant digits; None becomes a dash."""
     return "-" if value is None else f"{value:.{digits}g}"
 
 
@@ -154,7 +154,7 @@ _result = partial(option, rich_help_panel="The result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentOptions:
-    r"""The options of an experiment, as text."""
+    r"""The options of ``dpcore bandit run`` that define the experiment, as text."""
 
     algorithms: str | None = _what(
         "NAMES",
@@ -356,7 +356,7 @@ def read_experiment(
     >>> read_experiment("cz/easy", epsilon=["0.5"], horizon="1e5").instances
     20
 
-    ``fields`` are further fields of the experiment, by name; ``confidence`` is the former name of
+    ``fields`` are further fields of the experiment, as text; ``confidence`` is the former name of
     ``failure_probability``. If ``rewards`` is true, the arms come from the user's table, and
     everything else from the preset.
 
@@ -424,9 +424,10 @@ def read_experiment(
 
 
 def as_options(**others: str) -> AbstractContextManager[None]:
-    r"""Report errors with the name of the command's option instead of the argument's name.
+    r"""In this context, errors name the command's option instead of the function's argument.
 
-    ``others`` are options that replace an argument in this run.
+    ``others`` maps arguments to the options that set them in this run, if these differ from the
+    usual options.
 
     >>> with as_options():
     ...     raise InvalidParameter("epsilon", "0", "must be > 0")

@@ -1,7 +1,7 @@
 r"""A simulated experiment: a run for every combination of algorithm, epsilon and instance.
 
-Each run is a *cell*. The draws of different cells are independent. The draws of a cell are a
-function of (seed, preset, algorithm, epsilon, instance); they do not depend on the number of
+An instance is one simulated world of the preset. The random draws of a run do not depend on other
+runs. They are a function of (seed, preset, algorithm, epsilon, instance), and not of the number of
 processes or the order of the runs. Simulated runs draw their noise from a seed, so they are not
 private. A user takes part once or, if ``max_visits`` is given, up to that many times.
 """
@@ -78,7 +78,7 @@ r"""Keys and values: :meth:`Experiment.to_json` omits a key that has this value.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    r"""A cell of the experiment that has not been run yet; ``epsilon`` is its exact text."""
+    r"""A run of the experiment that is still to be played; ``epsilon`` is its exact text."""
 
     algorithm: str
     epsilon: str
@@ -87,10 +87,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    r"""The result of one run; :class:`bandits.play.Run` documents most fields.
+    r"""The result of one run of the experiment; :class:`bandits.play.Run` documents most fields.
 
-    ``released`` (only for instance 0) lists the mechanisms for the certificate as (noise,
-    sensitivity, number of releases), the first two as text.
+    ``released`` lists the released mechanisms for the certificate, as (noise, sensitivity, number
+    of releases), the first two as text. It is empty for all instances except instance 0.
     """
 
     algorithm: str
@@ -112,7 +112,7 @@ class Cell:
         return Task(algorithm=self.algorithm, epsilon=self.epsilon, instance=self.instance)
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields by name, in order; reading the JSON gives exactly the same floats."""
+        r"""The fields by name, in order; floats are restored exactly when the JSON is read."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -203,7 +203,7 @@ class Experiment(RunParameters):
             object.__setattr__(self, name, value)
 
     def worlds(self, data: Data = None) -> Worlds:
-        r"""The environments of the instances; ``data`` is the input for presets that need it.
+        r"""The simulated worlds of all instances; ``data`` is the file of a preset that needs one.
 
         Raises :class:`InvalidParameter` if ``data`` does not fit the preset, or if the horizon is
         below the number of arms.
@@ -214,20 +214,20 @@ class Experiment(RunParameters):
         return found
 
     def tasks(self) -> Iterator[Task]:
-        r"""All cells in the order of the results: algorithms, then epsilons, then instances."""
+        r"""All runs in the order of the results: algorithms, then epsilons, then instances."""
         for algorithm, epsilon in self.kinds():
             for instance in range(self.instances):
                 yield Task(algorithm=algorithm, epsilon=epsilon, instance=instance)
 
     def kinds(self) -> Iterator[tuple[str, str]]:
-        r"""All pairs of an algorithm and an epsilon, both as text, ordered by algorithm."""
+        r"""All pairs (algorithm, epsilon) as text, ordered by algorithm and then by epsilon."""
         for algorithm in self.algorithms:
             for epsilon in self.epsilons:
                 yield algorithm, write_rational(Fraction(epsilon))
 
     @property
     def population(self) -> int:
-        r"""The number of returning users, by default enough for a reward in each round.
+        r"""The number of returning users, by default just enough for a visit in each round.
 
         >>> back = {"preset": "cz/easy", "algorithms": ("se",), "epsilons": (1,), "instances": 1}
         >>> Experiment(**back, horizon=10**5, max_visits=16).population
@@ -236,7 +236,7 @@ class Experiment(RunParameters):
         return self.users or -(-self.horizon // (self.max_visits or 1))
 
     def users_of(self, policy: Policy[Any], seed: int) -> Users:
-        r"""The users of one run, who arrive in an order drawn from ``seed``."""
+        r"""The users of one run with ``policy``; they arrive in an order drawn from ``seed``."""
         if self.max_visits is None:
             return NEW_USERS
         from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
@@ -252,12 +252,12 @@ class Experiment(RunParameters):
 
     @property
     def scheduled(self) -> bool:
-        r"""Whether the batch lengths of any algorithm depend on ``schedule``."""
+        r"""Whether ``schedule`` affects any of the algorithms."""
         return not self._names.isdisjoint(NAMES.values())
 
     @property
     def has_renyi_tail(self) -> bool:
-        r"""Whether the radius of any algorithm depends on ``renyi_tail``."""
+        r"""Whether ``renyi_tail`` affects any of the algorithms."""
         return self.radius == "paper" and "dist-rdp-se" in self._names
 
     @property
@@ -266,18 +266,17 @@ class Experiment(RunParameters):
 
     @property
     def size(self) -> int:
-        r"""The number of cells."""
         return len(self.algorithms) * len(self.epsilons) * self.instances
 
     def setting(
         self, epsilon: RationalLike, arms: int, model: LinearModel | Problem | None = None
     ) -> Setting:
-        r"""The parameters of a policy in this experiment, including the environment's ``model``."""
+        r"""The setting of a policy at this ``epsilon``, in a world with ``arms`` and ``model``."""
         own = {name: getattr(self, name) for name in _SHARED}
         return Setting(**{**own, "epsilon": epsilon, "arms": arms, "model": model})
 
     def guarantee(self, algorithm: str, epsilon: RationalLike, arms: int) -> RunGuarantee | None:
-        r"""The guarantee of a run of the algorithm for each user, or None if it is not private."""
+        r"""The guarantee of a run of ``algorithm`` for each user, or None if it is not private."""
         policy = self.policy(algorithm, epsilon, arms)
         if isinstance(policy, Cucb):
             return policy.guarantee()
@@ -292,7 +291,7 @@ class Experiment(RunParameters):
         arms: int,
         model: LinearModel | Problem | None = None,
     ) -> Policy[Any] | Cucb:
-        r"""The policy ``algorithm``; ``model`` defaults to the model of the first instance."""
+        r"""The policy of ``algorithm``, by default for the model of the first instance."""
         preset, named = preset_of(self.preset), read_algorithm(algorithm)
         if model is None and preset.kind != "arms":
             # The policy depends only on the dimension of the actions or the number of base arms.
@@ -337,7 +336,7 @@ def _check_named(argument: str, values: Sequence[object]) -> None:
 
 
 def limits(max_visits: int | None, plan: Deployment) -> Iterator[tuple[str, tuple[str, ...]]]:
-    r"""Yield (error for algorithms without it, algorithms with it) for each required feature."""
+    r"""Yield, for each requested feature, its error message and the algorithms that support it."""
     if plan.aggregation == "masked":
         yield "does not use secure aggregation; use one of", _MASKED
     if max_visits is not None:
@@ -387,6 +386,6 @@ def _check_epsilons(
 
 
 def spaced_checkpoints(horizon: int) -> tuple[int, ...]:
-    """At most 81 rounds up to the horizon, equally spaced on a log scale over 4 decades."""
+    """At most 81 rounds in [``horizon``/10^4, ``horizon``], equally spaced on a log scale."""
     spaced = (10 ** (-_DECADES * i / (_POINTS - 1)) for i in range(_POINTS))
     return tuple(sorted({math.ceil(horizon * share) for share in spaced}))

@@ -1,12 +1,12 @@
-r"""The output folder of ``dpcore bandit run --output``: regret curves, plot, certificates and rows.
+r"""The output folder of ``dpcore bandit run --output``: table, plot, certificates and summary.
 
-regret.csv is a tidy table with a row for each run and checkpoint; its curves are plotted.
+regret.csv is a tidy table with a row for each run and checkpoint; regret.svg plots its curves.
+rows.json is the summary, with a row for each algorithm and epsilon.
 
-The *record* of a folder is its rows.json, or its regret.csv if a run was interrupted while writing.
-A run replaces only files of an earlier run. It recognises rows.json by its schema, regret.csv by
-its header, certificates by the record, and the plot by the preset in the record. A run deletes
-rows.json first and writes it last, so a folder with rows.json is complete and all of its results
-belong to one experiment.
+A run replaces only files of an earlier run. It recognises rows.json by its schema and regret.csv by
+its header. These two files state the preset, algorithms and epsilons of the earlier run, and
+thereby identify its certificates and its plot. A run deletes rows.json first and writes it last, so
+a folder with rows.json is complete and all of its results belong to one experiment.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ r"""The columns: ``regret`` is Reg(t) of one run; ``epsilon`` and ``delta`` are 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlotLine:
-    r"""The means and standard errors of Reg(t)/t over instances, for one algorithm and epsilon."""
+    r"""The plotted curve of one algorithm and epsilon: regret per round Reg(t)/t over instances."""
 
     preset: str
     algorithm: str
@@ -63,7 +63,7 @@ class PlotLine:
 
 
 def write_csv(path: Path, experiment: Experiment, cells: Iterable[Cell]) -> None:
-    r"""Write all cells at all checkpoints; the file is written atomically."""
+    r"""Write the regret of all runs at all checkpoints; the file is written atomically."""
     text, setting = io.StringIO(), experiment.to_json()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(COLUMNS)
@@ -76,7 +76,7 @@ def write_csv(path: Path, experiment: Experiment, cells: Iterable[Cell]) -> None
 
 
 def read_lines(path: Path) -> tuple[PlotLine, ...]:
-    r"""Parse the curves in a file from :func:`write_csv`, in the order of the file.
+    r"""Parse the curves in a file that :func:`write_csv` wrote, in the order of the file.
 
     Raises :class:`InvalidParameter` if the file was not written by :func:`write_csv` (the message
     names the invalid line), if it is truncated, or if its runs cannot be averaged: runs of one
@@ -151,16 +151,17 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def title_of(preset: str, epsilon: str) -> str:
-    r"""The title of a panel, which also identifies the plot."""
+    r"""The title of a panel; a later run recognises the plot by this text in the file."""
     return f"{preset}, epsilon = {epsilon}"
 
 
 def draw_results(
     lines: Sequence[PlotLine], path: Path, bounds: Mapping[str, Curve] = MappingProxyType({})
 ) -> list[str]:
-    r"""Plot Reg(t)/t of all algorithms, one panel per epsilon.
+    r"""Plot the regret per round Reg(t)/t of all algorithms and ``bounds``, one panel per epsilon.
 
-    Curves without regret are omitted. Returns a message for each omitted curve.
+    Curves without positive regret are omitted, because the axis is logarithmic. Returns a message
+    for each omitted curve.
     """
     from bandits.regret_plots import Panel, draw_panels
 
@@ -188,7 +189,7 @@ def draw_results(
 
 
 def bounds_of(document: Mapping[str, Any], lines: Sequence[PlotLine]) -> dict[str, Curve]:
-    r"""The lower bound c ln(t)/t on regret per round of a hard instance, a curve per epsilon."""
+    r"""The lower bounds on the regret per round in a summary, as a curve c ln(t)/t per epsilon."""
     from bandits.regret_plots import Curve
 
     at = tuple(float(t) for t in lines[0].t if t > 1)
@@ -222,7 +223,7 @@ def _curve(line: PlotLine) -> Curve:
 
 
 def label(algorithm: str) -> str:
-    r"""The name of an algorithm in a plot, always with its parameter."""
+    r"""The name of an algorithm in a plot, with its parameter even if it is the default."""
     found = read_algorithm(algorithm)
     value = found.entry.default if found.value is None else found.value
     if found.entry.parameter is None or value is None:
@@ -284,7 +285,7 @@ def check_results(folder: Path, experiment: Experiment) -> None:
 def refuse_inputs(folder: Path | None, inputs: Mapping[str, Path | None]) -> None:
     r"""Raise an error if a run would overwrite an input file, or if two options name the same file.
 
-    ``inputs`` maps options to their files.
+    ``inputs`` maps each option to its file, or to None.
     """
     named = [(option, path) for option, path in inputs.items() if path is not None]
     for number, (option, path) in enumerate(named):
@@ -314,7 +315,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def refuse_foreign(folder: Path, experiment: Experiment) -> None:
-    r"""Raise an error if a file of this experiment would replace an unrelated file."""
+    r"""Raise an error if this experiment would replace a file that no earlier run wrote."""
     record = _record_of(folder)
     for place in (folder / ROWS, folder / TABLE):
         if os.path.lexists(place) and _read(place) is None:
@@ -336,7 +337,7 @@ def write_results(
     cells: Sequence[Cell],
     found: dict[str, Any],
 ) -> Iterator[str]:
-    r"""Write the table, the certificates, the rows, and the plot if matplotlib is installed.
+    r"""Write regret.csv, the certificates, rows.json, and the plot if matplotlib is installed.
 
     Files of an earlier run are removed first, and rows.json is written last, so all results next to
     it belong to the same experiment. Unrelated files are kept.
@@ -370,7 +371,7 @@ def _write_picture(folder: Path, document: Mapping[str, Any]) -> Iterator[str]:
 def certificates(
     experiment: Experiment, worlds: Worlds, cells: Sequence[Cell]
 ) -> Iterator[tuple[str, str | NotDerived]]:
-    r"""Yield the file name and certificate of instance 0 for each algorithm and epsilon."""
+    r"""Yield the certificate of the first run of each algorithm and epsilon, with its file name."""
     from bandits.certificates.certify_run import certify_run
 
     for cell in cells:
@@ -401,10 +402,10 @@ def certificates(
 
 
 def remove_earlier(folder: Path) -> None:
-    r"""Remove the files of an earlier run, as listed in the folder's record; keep all others.
+    r"""Remove the files of an earlier run, as identified by rows.json or regret.csv.
 
-    rows.json is removed first, since the folder then counts as incomplete. regret.csv is removed
-    last, since it also is a record of the other files.
+    All other files are kept. rows.json is removed first, because a folder without it counts as
+    incomplete. regret.csv is removed last, because it also identifies the other files.
     """
     record = _record_of(folder)
     certified = _certified(folder, record)

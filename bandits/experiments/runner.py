@@ -1,11 +1,12 @@
-r"""Play the cells of an experiment in processes, reproducibly, and store their results in a file.
+r"""Play the runs of an experiment in processes, reproducibly, and store their results in a file.
 
-With a state file (schema ``dpcore-bandit-state/2``) an interrupted experiment, even one ended by
-``kill -9``, can be resumed. The file contains JSON records of :mod:`dpcore.cli.state_file`: the
-first defines the experiment, each later one is a finished cell, in order. A cell is on disk before
-the next is stored, so at most the last record is incomplete. An incomplete record is dropped, and
-its cell is computed again, with the same bytes. The first record also contains the version of the
-draws and a digest of the worlds: every version of dpcore rejects a file with other draws or worlds.
+With a state file (schema ``dpcore-bandit-state/2``) an interrupted experiment can be resumed, even
+after ``kill -9``. The file contains JSON records in the format of :mod:`dpcore.cli.state_file`. The
+first record defines the experiment; each later record is the result of a run, in order. A record is
+on disk before the next is written, so only the last record may be incomplete. An incomplete record
+is dropped, and its run is repeated with the same result. The first record also contains the version
+of the random draws and a digest of the simulated worlds, so that a file with other draws or worlds
+is rejected.
 """
 
 from __future__ import annotations
@@ -60,14 +61,14 @@ def run_cells(
     store: Callable[[Cell], None] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[Cell]:
-    r"""Play the cells of ``experiment.tasks()`` in order, except those in ``done``; return all.
+    r"""Play all runs of ``experiment`` that are not in ``done``; return all results in order.
 
-    ``jobs`` is the number of processes (-1 for one per core); joblib runs them if it is not 1.
-    ``store`` is called with each new cell, in order, and ``progress`` with the number of finished
-    cells.
+    ``done`` contains the results of the first runs. ``jobs`` is the number of processes (-1 for one
+    per core); joblib runs them if it is not 1. ``store`` is called with each new result, in order,
+    and ``progress`` with the number of finished runs.
 
     Raises :class:`InvalidParameter` if ``jobs`` is neither -1 nor >= 1, if ``worlds`` do not match
-    the experiment, or if ``done`` does not contain its first cells in order. Raises
+    the experiment, or if ``done`` does not contain its first runs in order. Raises
     :class:`DpcoreError` if a worker process dies.
     """
     workers = width_of(checked_jobs(jobs))
@@ -127,7 +128,7 @@ def _cell_of(task: Task, run: Run) -> Cell:
 def play_tasks(
     experiment: Experiment, worlds: Sequence[Environment], tasks: Sequence[Task]
 ) -> list[Run]:
-    r"""Play ``tasks`` of one combinatorial algorithm and epsilon, as :func:`play_task` does."""
+    r"""Play several runs of one combinatorial algorithm and epsilon in parallel."""
     bits = [world for world in worlds if isinstance(world, BitWorld)]
     policy = experiment.policy(tasks[0].algorithm, tasks[0].epsilon, bits[0].arms, bits[0].of)
     assert isinstance(policy, Cucb)  # noqa: S101  # its worlds are combinatorial
@@ -142,7 +143,7 @@ def play_tasks(
 
 
 def play_task(experiment: Experiment, world: Environment, task: Task) -> Run:
-    r"""Play a cell deterministically; return the run with the records of its releases."""
+    r"""Play one run; its draws depend only on ``experiment`` and ``task``."""
     if isinstance(world, BitWorld):
         return play_tasks(experiment, [world], [task])[0]
     policy = experiment.policy(task.algorithm, task.epsilon, world.arms, world.model)
@@ -167,13 +168,13 @@ def _coins(use: str, experiment: Experiment, task: Task) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    r"""An open state file and its cells."""
+    r"""An open state file and the results of the runs that it contains."""
 
     file: StateFile
     cells: list[Cell] = field(default_factory=list)
 
     def append(self, cell: Cell) -> None:
-        r"""Store the next finished cell and return when it is on disk."""
+        r"""Store the result of the next run; return when it is on disk."""
         self.file.write(_json(cell.to_json()))
         self.cells.append(cell)
 

@@ -1,12 +1,13 @@
-r"""The summary of an experiment, with a row for each algorithm and epsilon, as a JSON document.
+r"""The summary of an experiment as a JSON document, with a row for each algorithm and epsilon.
 
-Means and standard errors are over instances, which are independent worlds; a row states the
-guarantee of the algorithm for each user, derived from the noise.
+Means and standard errors are over instances, that is, independent simulated worlds. A row also
+states the guarantee of the algorithm for each user, derived from the noise.
 
-Two documents are compared, row by row, by the ratio R = mean(a)/mean(b) of their regrets and its
-standard error. Instance i is the same world in both documents. If both documents have the same
-instances, the standard error is computed from pairs, to first order: sd(a_i - R b_i)/(sqrt(n)
-mean(b)). Otherwise the two means are treated as independent.
+Two documents A and B are compared row by row. Let a_i and b_i be the regrets in instance i, which
+is the same world in both documents. The comparison computes R = mean(a)/mean(b) and its standard
+error. If both documents have the same number n of instances, the standard error is computed from
+the pairs (a_i, b_i), to first order: sd(a_i - R b_i)/(sqrt(n) mean(b)). Otherwise the two means are
+treated as independent.
 """
 
 from __future__ import annotations
@@ -51,14 +52,15 @@ _SIMULATED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    r"""The row of one algorithm and epsilon, where epsilon is rounded up to a float.
+    r"""The summary of all runs of one algorithm at one epsilon, which is rounded up to a float.
 
-    ``regret_per_round`` is the mean of Reg(T)/T over instances, ``standard_error`` its standard
-    error (None for one instance), and ``by_instance`` lists Reg(T)/T. ``bits_per_user`` is the
-    largest number of bits that a user sent in any instance, ``mean_bits_per_user`` the mean.
-    ``communication`` contains the mean totals of values (``numbers``) and ``bits`` that users sent.
-    ``out_of_users`` is the mean number of remaining rounds when too few users had visits left.
-    ``guarantee`` is the result of :func:`guarantee_json`.
+    ``by_instance`` lists the regret per round Reg(T)/T of each instance over T = ``horizon``
+    rounds, ``regret_per_round`` is its mean, and ``standard_error`` that of the mean (None for one
+    instance). ``bits_per_user`` is the largest number of bits that a user sent in any instance,
+    ``mean_bits_per_user`` the mean. ``communication`` contains the mean totals of values
+    (``numbers``) and ``bits`` that users sent. ``out_of_users`` is the mean number of rounds that
+    remained when too few users had visits left. ``guarantee`` is the result of
+    :func:`guarantee_json`.
     """
 
     algorithm: str
@@ -76,14 +78,13 @@ class Row:
     by_instance: tuple[float, ...]
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields by name, in order."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 def guarantees_of(
     experiment: Experiment, arms: int, *, progress: Callable[[int], None] | None = None
 ) -> Guarantees:
-    r"""The guarantees of all algorithms and epsilons (:func:`guarantee_json`), without runs."""
+    r"""The guarantee (:func:`guarantee_json`) of each algorithm and epsilon; nothing is played."""
     found: Guarantees = {}
     for algorithm, epsilon in experiment.kinds():
         try:
@@ -127,7 +128,7 @@ def _reason(error: DpcoreError) -> str:
 def rows_of(
     experiment: Experiment, cells: Iterable[Cell], guarantees: Guarantees
 ) -> tuple[Row, ...]:
-    r"""The rows of the JSON summary: one for each algorithm and epsilon, ordered by first cell."""
+    r"""Summarise the results of all runs: one row for each algorithm and epsilon."""
     grouped: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         grouped.setdefault((cell.algorithm, cell.epsilon), []).append(cell)
@@ -159,7 +160,7 @@ def _row(experiment: Experiment, cells: list[Cell], derived: dict[str, Any]) -> 
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
-    r"""The mean and its standard error s/sqrt(n), which is None for a single value."""
+    r"""The mean of ``values`` and its standard error, which is None for a single value."""
     count = len(values)
     mean = math.fsum(values) / count
     if count == 1:
@@ -169,7 +170,7 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
 
 
 def paired_ratio(above: Sequence[float], below: Sequence[float]) -> tuple[float, float | None]:
-    """Return R = mean(above)/mean(below) and its standard error to first order, from pairs."""
+    """Return R = mean(above)/mean(below) and its first-order standard error for paired values."""
     mean, _ = mean_and_error(below)
     ratio = mean_and_error(above)[0] / mean
     _, left = mean_and_error([a - ratio * b for a, b in zip(above, below, strict=True)])
@@ -206,14 +207,14 @@ def guarantee_json(
 
 
 def for_each_user(max_visits: int | None) -> str:
-    r"""The closing words of a guarantee's text; they state whether users return."""
+    r"""The end of a guarantee's text: for whom it holds, and for how many visits."""
     if max_visits is None:
         return " for each user, who is new at every pull"
     return f" for each user, over at most {max_visits} visits"
 
 
 def written_up(value: Fraction) -> str:
-    r"""Format ``value`` exactly as a short decimal or fraction, otherwise rounded up."""
+    r"""Format ``value`` exactly if it is a short decimal or fraction; otherwise round it up."""
     short = up(value, _SHORT)
     if Fraction(short) == value:
         return short
@@ -222,7 +223,7 @@ def written_up(value: Fraction) -> str:
 
 
 def document(experiment: Experiment, worlds: Worlds, rows: Sequence[Row]) -> dict[str, Any]:
-    r"""The document of ``dpcore bandit run --json``."""
+    r"""The JSON document that ``dpcore bandit run --json`` prints."""
     fields = experiment.to_json()
     fields.pop("checkpoints")
     return {
@@ -238,7 +239,7 @@ def document(experiment: Experiment, worlds: Worlds, rows: Sequence[Row]) -> dic
 
 
 def remarks(rows: Sequence[Row]) -> list[str]:
-    r"""Warnings about rounds without a release: too few rounds, or too few users."""
+    r"""Warnings about rounds without a release, because there were too few rounds or users."""
     silent = {row.algorithm: row for row in rows if row.guarantee["pure"] == "0"}
     return [
         *(
@@ -257,7 +258,7 @@ def remarks(rows: Sequence[Row]) -> list[str]:
 
 
 def lower_bounds(experiment: Experiment) -> list[dict[str, Any]]:
-    r"""A theorem's lower bound on regret at each epsilon; empty unless the instances are hard."""
+    r"""A theorem's lower bound on the regret at each epsilon, if the preset is a hard instance."""
     found = []
     for epsilon in experiment.epsilons:
         bound = lower_bound(
@@ -275,7 +276,7 @@ def lower_bounds(experiment: Experiment) -> list[dict[str, Any]]:
 
 
 def write_json(found: dict[str, Any]) -> str:
-    r"""The document as JSON text, with null for infinite and undefined numbers."""
+    r"""The document as indented JSON text; its numbers must be finite."""
     return json.dumps(found, indent=2, allow_nan=False) + "\n"
 
 
@@ -288,7 +289,7 @@ _LEAST: Final = 1e-30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    r"""The regrets of A and B (``first``, ``second``) in one row, and their ``ratio``.
+    r"""The regret per round of A (``first``) and of B (``second``) in one row, and their ratio.
 
     ``ratio`` is None if the regret of B is below 10^-30.
     """
@@ -355,7 +356,7 @@ def _key(row: dict[str, Any]) -> tuple[str, float]:
 
 
 def compare(first: dict[str, Any], second: dict[str, Any]) -> tuple[Ratio, ...]:
-    r"""Compare the rows with the same algorithm and epsilon, in the order of ``first``.
+    r"""Compare the rows with the same algorithm and epsilon in two documents, ordered by ``first``.
 
     >>> one = {"preset": "cz/easy", "arms": 10, "horizon": 1000, "data": None}
     >>> row = {"algorithm": "se", "epsilon": 1.0, "by_instance": [0.2, 0.4]}
@@ -383,7 +384,7 @@ def compare(first: dict[str, Any], second: dict[str, Any]) -> tuple[Ratio, ...]:
 
 
 def alone(first: dict[str, Any], second: dict[str, Any]) -> tuple[tuple[str, float], ...]:
-    r"""The (algorithm, epsilon) pairs of rows in ``first`` that match no row in ``second``.
+    r"""The pairs (algorithm, epsilon) of the rows in ``first`` that match no row in ``second``.
 
     >>> se, dp = ({"algorithm": name, "epsilon": 1} for name in ("se", "dp-se"))
     >>> alone({"rows": [se, dp]}, {"rows": [dp]})

@@ -1,1 +1,1 @@
-r"""The privacy theorems of four papers, compared with exact values."""
+r"""Theorems of four papers on private bandits, compared with exact values."""

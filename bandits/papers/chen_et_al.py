@@ -1,4 +1,4 @@
-r"""The theorems of CSB: Theorems 1, 3, 5, 6 and 7, Lemma 1, and the bonuses.
+r"""Theorems of CSB compared with exact values: 1, 3, 5, 6 and 7, Lemma 1, and the bonuses.
 
 CSB: Chen, Zheng, Zhou, Yang, Chen and Wang, "(Locally) Differentially Private Combinatorial
 Semi-Bandits" (ICML 2020). Its real-valued Laplace noise is replaced by discrete Laplace noise on
@@ -6,9 +6,9 @@ rewards in g steps.
 
 A bonus is not a privacy statement, but it must cover both noise and rewards. The paper writes "log"
 for the levels of a binary tree: base 2 is the most favourable interpretation. The constant in its
-local bonus is 4 or 4 sqrt 2 (the printed formula is ambiguous), so there is a row for each. A lower
-bound on the regret (Theorems 5 and 6) is compared with the largest information of one private
-reward, which is that of randomised response (Kairouz, Oh and Viswanath 2016).
+local bonus is 4 or 4 sqrt 2, because the printed formula is ambiguous; both are compared. Theorems
+5 and 6 are lower bounds on the regret. They depend on how much information (KL divergence) a
+private reward can carry, and randomised response has the most (Kairouz, Oh and Viswanath 2016).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _csb = partial(Claim, "CSB", erratum="7")
 
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
-    r"""Yield the table rows of this paper, computed on request."""
+    r"""Yield the comparisons for this paper, each as a function that computes it."""
     for e in [Fraction(1)] if quick else [Fraction(1, 2), Fraction(1), Fraction(10)]:
         for K in (2,) if quick else (1, 2, 8):
             yield _local("Theorem 1 (Algorithm 1)", e, K, K)
@@ -59,10 +59,10 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
 
 
 def csb_tree_levels(horizon: int) -> int:
-    r"""The largest number of released sums to which one value contributes, floor(log2 T) + 1.
+    r"""The largest number of released sums that contain one value: floor(log2 T) + 1.
 
-    The sums are those of the tree nodes [(j-1) 2^i + 1, j 2^i]. The first value contributes to the
-    most sums: one node of every size 2^i <= T.
+    T is ``horizon``, and the sums are those of the tree nodes [(j-1) 2^i + 1, j 2^i]. The first
+    value is in the most sums: one node of every size 2^i <= T.
     """
     return horizon.bit_length()
 

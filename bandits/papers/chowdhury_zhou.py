@@ -1,12 +1,13 @@
-r"""The theorems of CZ: privacy (Theorems 1-6, Lemmas 3, 4, 10, Appendix I) and tails of noise.
+r"""Theorems of CZ compared with exact values, and tail bounds of its noise.
 
 CZ: Chowdhury and Zhou, "Distributed Differential Privacy in Multi-Armed Bandits" (ICLR 2023). The
-sum mod m is post-processing of the sum, so the law of the sum determines the privacy loss, except
-in Theorem 3, which is tested with an aggregation that satisfies its definition. Theorems 2 and 3
-are wrong; their functions take ``form="printed"`` or ``form="corrected"``.
+privacy statements are Theorems 1 to 6, Lemmas 3, 4 and 10, and Appendix I. The sum mod m is
+post-processing of the sum, so the law of the sum determines the privacy loss, except in Theorem 3.
+This theorem is tested with an aggregation that satisfies its definition. Theorems 2 and 3 are
+wrong; their functions take ``form="printed"`` or ``form="corrected"``.
 
-The utility statements are Facts 2 and 3, Proposition 1, and Lemmas 1, 2 and 5. A tail is compared
-with the exact tail of the law. Bounds in O and Omega without constants have no row.
+The utility statements are Facts 2 and 3, Proposition 1, and Lemmas 1, 2 and 5. A tail bound is
+compared with the exact tail of the law. Bounds in O and Omega without constants are omitted.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _cz = partial(Claim, "CZ")
 
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
-    r"""Yield the table rows of this paper, computed on request."""
+    r"""Yield the comparisons for this paper, each as a function that computes it."""
     epsilons = [Fraction(1)] if quick else [Fraction(1, 10), Fraction(1), Fraction(5)]
     for e in epsilons:
         for n in (1024,) if quick else (2, 1024, 10**6):
@@ -98,10 +99,11 @@ def _curve(noise: Noise, moved: int) -> PrivacyCurve:
 
 
 def cz_local(n: int, e: Fraction, p: Fraction, *, constant: int) -> LocalSum:
-    r"""The parameters of CZ Theorem 6: discrete Laplace noise of scale g/epsilon in each message.
+    r"""The protocol of CZ Theorem 6 for n users, with g = ceil(epsilon sqrt n) for epsilon = ``e``.
 
-    tau = ceil((c g/epsilon) sqrt(2 n ln(2/p))) with a ``constant`` c that the paper does not
-    specify.
+    Each message has discrete Laplace noise of scale g/epsilon. The threshold for the failure
+    probability p is tau = ceil((c g/epsilon) sqrt(2 n ln(2/p))). The paper does not specify the
+    ``constant`` c.
     """
     g, log = ceil_sqrt(e * e * n), log_of(2 / p)
     tau = ceiling(lambda: ball(constant * g / e) * (2 * n * log()).sqrt())
@@ -139,16 +141,18 @@ def _shuffled(theorem: str, n: int, e: Fraction, form: Form) -> Found:
 
 
 def leaking_aggregation(chosen: ShuffledPure, spent: Fraction) -> Enclosure:
-    r"""A privacy loss that some (``spent``, 0)-relaxed aggregation attains with this noise.
+    r"""Enclose a privacy loss of ``chosen`` with some (``spent``, 0)-relaxed aggregation.
 
-    With u = e^spent and c = 1/(1+u), the aggregation reveals the sum mod m and a bit that is 1 with
-    probability cu if the first message is exactly g, otherwise c/u. A simulator whose bit is 1 with
+    Let g be the precision and m the modulus of ``chosen``, u = e^spent and c = 1/(1+u). The
+    aggregation reveals the sum mod m and a bit that is 1 with probability cu if the first message
+    is exactly g, otherwise c/u. A simulator that knows only the sum and whose bit is 1 with
     probability c differs from the aggregation by a factor of at most e^spent at every output: for
-    bit 0, (1-cu)/(1-c) = 1/u and (1-c/u)/(1-c) <= u. Without the bit, only the sum remains.
+    bit 0, (1-cu)/(1-c) = 1/u and (1-c/u)/(1-c) <= u. The aggregation is therefore relaxed as
+    stated.
 
-    The inputs x_1 = g and x_1 = 0, with all other inputs 0, are compared at the output (3g, 1). For
-    the first input only the term with noise 0 of the first user, where the bit is likely, is
-    counted; for the second input all terms are counted.
+    The loss is that of the inputs x_1 = g and x_1 = 0, with all other inputs 0, at the output (3g,
+    1). For the first input only the term with noise 0 of the first user, where the bit is likely,
+    is counted; for the second input all terms are counted. So the true loss is at least this large.
     """
     g, n, share, m = chosen.precision, chosen.users, chosen.share, chosen.modulus
     if not isinstance(share, PolyaDifference) or n < 2:
@@ -169,10 +173,11 @@ def leaking_aggregation(chosen: ShuffledPure, spent: Fraction) -> Enclosure:
 def cz_renyi_bound(order: int, e: Fraction, s: Fraction, *, form: Form) -> Fraction:
     r"""The bound of CZ Theorem 2 on the Renyi divergence D_alpha, alpha = ``order``.
 
-    D_alpha <= alpha epsilon^2/2 + min{(2 alpha - 1) epsilon^2/(4 s^2) + 3 epsilon/(2 s^3), x},
-    where the paper prints x as 3 epsilon^2/(2s) (``"printed"``), which follows only if g >= s. The
-    paper's Lemma 3 with sensitivity g >= s epsilon sqrt n and variance g^2/epsilon^2 gives
-    x = 3 epsilon/(2s) for every n (``"corrected"``).
+    For epsilon = ``e`` and the scaling s, D_alpha <= alpha epsilon^2/2 + min{(2 alpha - 1)
+    epsilon^2/(4 s^2) + 3 epsilon/(2 s^3), x}. The paper prints x as 3 epsilon^2/(2s)
+    (``"printed"``), which follows only if g >= s, where g is the precision. The paper's Lemma 3
+    with sensitivity g >= s epsilon sqrt n and variance g^2/epsilon^2 gives x = 3 epsilon/(2s) for
+    every number n of users (``"corrected"``).
     """
     first = (2 * order - 1) * e**2 / (4 * s**2) + 3 * e / (2 * s**3)
     second = 3 * e / (2 * s) if form == "corrected" else 3 * e**2 / (2 * s)
@@ -319,7 +324,7 @@ def _advanced(visits: int, target: Fraction) -> Found:
 
 
 def utility_rows(*, quick: bool) -> Iterator[LaterRow]:
-    r"""Yield the rows on utility statements, computed on request."""
+    r"""Yield the comparisons for utility statements, each as a function that computes it."""
     chances = (_DELTA,) if quick else (_TENTH, _DELTA)
     half = Fraction(1, 2)
     yield from _tails(chances, quick=quick)
@@ -348,13 +353,13 @@ def _tails(chances: tuple[Fraction, ...], *, quick: bool) -> Iterator[LaterRow]:
 
 
 def least_threshold(noise: Noise, failure: Fraction) -> int:
-    r"""The smallest t with P(X > t) <= ``failure``, decided by enclosures."""
+    r"""The smallest t with P(X > t) <= ``failure`` for a draw X of ``noise``."""
     start = int(noise.quantile(1 - max(failure, Fraction(1, 10**12))))
     return least(lambda t: noise.enclose_sf(t).upper <= failure, start)
 
 
 def beyond(noise: Noise, limit: Enclosure) -> Enclosure:
-    r"""Enclose P(\|X\| > t) for all t in the interval ``limit``."""
+    r"""Enclose P(\|X\| > t) for a draw X of ``noise`` and all t in the interval ``limit``."""
     low, high = (int(Fraction(end) // 1) for end in (limit.lower, limit.upper))
     return Enclosure(noise.enclose_tail(high).lower, noise.enclose_tail(low).upper)
 

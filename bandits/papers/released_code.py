@@ -1,8 +1,9 @@
-r"""Samplers of the papers: a floating-point method and two bugs in released code.
+r"""Noise samplers of the papers: a floating-point method in a paper, and two bugs in released code.
 
-Erratum 8 is the method in footnote 6 of CZ (Chowdhury and Zhou 2023), which draws Polya noise as a
-Poisson variable with a Gamma mean, in floats. Erratum 9 is in the code released with CZ
-(sayakrc/Differentially-Private-Bandits, MABPrivate.py).
+The numbers of errata are those of docs/errata.md. Erratum 8 is the method in footnote 6 of CZ
+(Chowdhury and Zhou 2023), which draws Polya noise as a Poisson variable with a Gamma mean, in
+floats. Errata 9a and 9b are in the code released with CZ (sayakrc/Differentially-Private-Bandits,
+MABPrivate.py): a wrong parameter of the Polya sampler, and one noise draw for all arms.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _cz = partial(Claim, "CZ")
 
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
-    r"""Yield the table rows on samplers, each computed on request."""
+    r"""Yield the comparisons for samplers, each as a function that computes it."""
     n, e, g = 1024, Fraction(1, 2), 16
     yield _recipe(n, e, g)
     yield _shares(n, e, g, "8")
@@ -66,9 +67,9 @@ def _shares(n: int, e: Fraction, g: int, erratum: str) -> Found:
 def swapped_scale(scale: Fraction) -> Enclosure:
     r"""The effective scale of a Gamma-Poisson sampler with (1-beta)/beta instead of beta/(1-beta).
 
-    A Poisson variable with a Gamma mean of shape r and scale x is Polya with parameter x/(1+x). The
-    parameter is beta = e^(-1/s) for x = beta/(1-beta), and 1 - beta for the inverse of this x, so
-    the effective scale is -1/ln(1-beta).
+    Here beta = e^(-1/s) for the intended scale s = ``scale``. A Poisson variable with a Gamma mean
+    of shape r and scale x is Polya with parameter x/(1+x). For x = beta/(1-beta) this parameter is
+    beta. For the inverse of this x it is 1 - beta, so the effective scale is -1/ln(1-beta).
     """
     return narrow(lambda: -1 / (-(-1 / ball(scale)).expm1()).log(), WIDTH_BITS)
 
@@ -116,7 +117,10 @@ def _swapped_epsilon(n: int, e: Fraction, g: int) -> Found:
 
 
 def shared_draw_delta(moves: tuple[int, ...], noise: Noise, epsilon: Fraction) -> Enclosure:
-    r"""The delta(epsilon) of releasing q + (Z, ..., Z), with one draw Z; q changes by ``moves``."""
+    r"""The delta at ``epsilon`` of several sums to which one common draw of ``noise`` is added.
+
+    ``moves`` are the changes of the sums between the two datasets.
+    """
     if len(set(moves)) > 1:
         return Enclosure.exactly(1)
     if moves[0] == 0:

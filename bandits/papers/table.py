@@ -2,9 +2,9 @@ r"""The table of published theorems: each row states a claim, its exact value an
 
 Each claim has the form truth <= claimed. The truth is the exact privacy loss of the mechanism (an
 epsilon, a delta or a divergence) or, if the paper states that some noise suffices, the least noise
-for the guarantee. The verdict follows from the enclosures. Each row is one statement at one choice
-of parameters, computed on request. docs/errata.md lists the errors of the papers; the table also
-contains a row for each corrected statement of this package.
+for the guarantee. Both sides are enclosed by proven bounds, from which the verdict follows. Each
+row is one statement at one choice of parameters, computed on request. docs/errata.md lists the
+errors of the papers; the table also contains a row for each corrected statement of this package.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOOSE: Final = 2
 
 
 def answer(claimed: Enclosure, exact: Enclosure | Bound, proof: Enclosure | None = None) -> Answer:
-    r"""The verdict on truth <= claimed; ``proof`` encloses the bound of the paper's proof."""
+    r"""The verdict on ``exact`` <= ``claimed``; ``proof`` is the bound that the paper proves."""
     if exact.lower is not None and exact.lower > claimed.upper:
         return "fails"
     if exact.upper > claimed.lower:
@@ -44,11 +44,11 @@ def answer(claimed: Enclosure, exact: Enclosure | Bound, proof: Enclosure | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    r"""The comparison of one claim at one choice of parameters.
+    r"""The comparison of one claim with the exact value, at one choice of parameters.
 
-    ``statement`` is the number of the claim in the paper; "ours" marks statements of this package.
-    ``erratum`` is the entry in docs/errata.md. ``quantity`` is the bounded quantity, and ``note``
-    explains the numbers in one line.
+    ``statement`` is the number of the theorem in the paper; it starts with "ours" for statements of
+    this package. ``erratum`` is the entry in docs/errata.md. ``quantity`` names the number that the
+    claim bounds, and ``note`` explains the numbers in one line.
     """
 
     paper: str
@@ -63,17 +63,15 @@ class Judgement:
 
     @property
     def verdict(self) -> Answer:
-        r"""The verdict, computed from the enclosures on access."""
         return answer(self.claimed, self.exact, self.proof)
 
     @property
     def ours(self) -> bool:
-        r"""Whether the row states this package's claim instead of the paper's."""
+        r"""Whether the statement is this package's and not the paper's."""
         return self.statement.startswith("ours")
 
     @property
     def explanation(self) -> str:
-        r"""The explanation of the verdict in one line."""
         truth, claim = decimals(self.exact), decimals(self.claimed)
         match self.verdict:
             case "fails":
@@ -118,7 +116,7 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    r"""A decorator that makes a function return a lazily computed row."""
+    r"""A decorator that makes a function return a row of the table, computed when it is called."""
 
     paper: str
     statement: str
@@ -156,13 +154,13 @@ def enclosed(value: Value) -> Enclosure:
 
 
 def along(ends: Enclosure, compute: Callable[[Fraction], Value]) -> Enclosure:
-    r"""Enclose the range of a monotone function between two bounds."""
+    r"""Enclose the values of the monotone function ``compute`` between the two ``ends``."""
     found = [enclosed(compute(Fraction(end))) for end in (ends.lower, ends.upper)]
     return Enclosure(min(each.lower for each in found), max(each.upper for each in found))
 
 
 def decimals(value: Enclosure | Bound) -> str:
-    r"""Format each bound with six digits, rounded outwards; a single number if both are equal."""
+    r"""Format two bounds with six digits, rounded outwards; equal bounds are written once."""
     high = up(value.upper, _DIGITS)
     if value.lower is None:
         return f"at most {high}"
@@ -182,7 +180,7 @@ def _plain(value: float) -> float | str:
 def replay(
     todo: Iterable[LaterRow], progress: Callable[[int], None] = lambda _: None
 ) -> tuple[Judgement, ...]:
-    r"""Compute the rows ``todo``; ``progress(done)`` is called after each of them."""
+    r"""Compute the rows ``todo``; ``progress`` is called with the number of computed rows."""
     found: list[Judgement] = []
     for row in todo:
         found.append(row())

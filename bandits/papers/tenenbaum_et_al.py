@@ -1,8 +1,9 @@
-r"""The theorems of TKMS: Theorem C.1 (Algorithm 3), and the regret bounds of Theorems 3.1 and 3.3.
+r"""Theorems of TKMS compared with exact values: C.1 (Algorithm 3), and the regret bounds 3.1, 3.3.
 
 TKMS: Tenenbaum, Kaplan, Mansour and Stemmer, "Differentially Private Multi-Armed Bandits in the
 Shuffle Model" (NeurIPS 2021). The shuffled bits reveal only their sum, so the privacy loss follows
-from the binomial law of the noise bits. A regret bound is compared with the maximum over runs.
+from the binomial law of the noise bits. A regret bound is compared with the largest regret of a run
+in which all confidence intervals contain their means, plus 4/T for all other runs of T rounds.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _tkms = partial(Claim, "TKMS", erratum="5")
 
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
-    r"""Yield the table rows of this paper, computed on request."""
+    r"""Yield the comparisons for this paper, each as a function that computes it."""
     points = [(1, "0.5"), (10**4, "0.5")]
     if not quick:
         points += [(100, "0.1"), (100, "0.9"), (1000, "0.5"), (10**5, "0.9")]
@@ -61,9 +62,10 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
 
 
 def bits_box(found: BitNoise, bound: int = 1, most: int | None = None) -> PrivacyCurve:
-    r"""The noise of a bit protocol; an irrational probability is rounded to within 2^-64.
+    r"""The privacy curve of a sum with noise bits ``found`` that changes by at most ``bound``.
 
-    If ``most`` is given, at most that many noise bits are counted.
+    An irrational probability of the bits is rounded to within 2^-64. If ``most`` is given, at most
+    that many noise bits are counted.
     """
     low, high = Fraction(found.probability.lower), Fraction(found.probability.upper)
     near = low if low == high else Fraction(round(low * _ROUNDED), _ROUNDED)

@@ -1,1 +1,1 @@
-r"""Policies, which choose the next arms to pull using only released sums."""
+r"""Policies: bandit algorithms, which choose the next arms to pull from released sums alone."""

@@ -1,15 +1,16 @@
 r"""The policy CUCB and its private versions (Chen, Zheng, Zhou, Yang, Chen and Wang, 2020).
 
-``cucb`` is not private (Chen, Wang and Yuan 2013). ``cucb-ldp1`` is Algorithm 1: users send all
-outcomes with noise; ``cucb-ldp2`` is Algorithm 2: users send only the outcome of the least pulled
-base arm of the super arm. ``cucb-dp`` is Algorithm 3, with running sums at a trusted server;
-``cucb-dp2`` uses only the least pulled base arm (end of their section 3.2).
-``bandits.play_combinatorial`` plays the policies.
+``cucb`` is not private (Chen, Wang and Yuan 2013). The private versions are those of the 2020
+paper. In ``cucb-ldp1`` (Algorithm 1) users send all outcomes of the played super arm with noise. In
+``cucb-ldp2`` (Algorithm 2) they send only the outcome of its least pulled base arm. In ``cucb-dp``
+(Algorithm 3) a trusted server keeps private running sums. ``cucb-dp2`` also uses only the least
+pulled base arm (end of Section 3.2). ``bandits.play_combinatorial`` plays the policies.
 
-A bonus bounds the amount by which the mean of a base arm may exceed its estimate. The ``exact``
-bonus uses Hoeffding's inequality for the outcomes, with failure probability T^-2, and Chernoff's
-bound for the noise of the released sum, with failure probability T^-2 (T^-3 for a tree). Chernoff's
-bound uses the exact moment generating function and number of draws. Proofs: docs/proofs/radius.md.
+A *bonus* is added to the estimated mean of a base arm to obtain an upper confidence bound. Let T be
+the horizon. The ``exact`` bonus is the sum of two bounds: Hoeffding's inequality for the outcomes,
+with failure probability T^-2, and Chernoff's bound for the noise of the released sum, with failure
+probability T^-2 (T^-3 for a tree). Chernoff's bound uses the exact moment generating function of
+the noise and the number of draws in the sum. Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -56,9 +57,10 @@ _SMALLEST_C: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Cucb:
-    r"""The CUCB variant ``name``, calibrated to ``epsilon`` (and ``delta``) in ``horizon`` rounds.
+    r"""The CUCB variant ``name`` for ``problem``, calibrated to ``epsilon`` for ``horizon`` rounds.
 
-    It plays the oracle's super arm for upper confidence bounds that are clipped at ``clip``; ``c``
+    In each round it plays the super arm that the oracle chooses for the upper confidence bounds,
+    which are clipped at ``clip``. ``delta`` is used only by the factorisation. The constant ``c``
     scales the paper's bonus for local noise. The class is also available as ``cucb``.
     """
 
@@ -82,12 +84,11 @@ class Cucb:
 
     @property
     def least(self) -> bool:
-        r"""Whether only the outcome of the least observed base arm of a super arm is sent."""
+        r"""Whether a user sends only the outcome of the least observed base arm."""
         return self.name in _LEAST
 
     @property
     def privatizer(self) -> StreamPrivatizer:
-        r"""The privatizer of the outcomes that a user sends."""
         return StreamPrivatizer(
             trust=FAMILY[self.name][0],
             epsilon=self.epsilon,
@@ -98,11 +99,11 @@ class Cucb:
         )
 
     def bonuses(self) -> Floats:
-        r"""The confidence bonus for the mean of n outcomes, n = 0, ..., T."""
+        r"""The bonus for the mean of n outcomes of a base arm, for n = 0, ..., ``horizon``."""
         return bonus_table(self.privatizer, self.problem.arms, self.radius, self.c)
 
     def guarantee(self) -> RunGuarantee | None:
-        r"""The guarantee for each user, who takes part in one round, or None if not private."""
+        r"""The guarantee for each user, who takes part in one round; None without privacy."""
         found = self.privatizer.guarantee()
         if found is None:
             return None
@@ -123,7 +124,7 @@ _SUMS: Final = {"tree": 3}
 def bonus_table(
     privatizer: StreamPrivatizer, arms: int, radius: RadiusName, c: RationalLike
 ) -> Floats:
-    r"""The confidence bonus for the mean of n outcomes, n = 0, ..., T; infinite at 0."""
+    r"""The bonus for the mean of n outcomes, for n = 0, ..., T; it is infinite for n = 0."""
     horizon = privatizer.horizon
     n, log = np.arange(1, horizon + 1, dtype=np.int64), math.log(horizon)
     found = np.full(horizon + 1, np.inf)
@@ -175,8 +176,9 @@ def _noise(privatizer: StreamPrivatizer, n: Integers, log: float) -> Floats:
 def laplace_quantile(draws: Integers, scale: float, rare: float) -> Floats:
     r"""Return q with P(sum of d discrete Laplace draws >= q) <= e^-rare, for each d in ``draws``.
 
-    q is the smallest (d ln M(s) + rare)/s over a grid of s, where M is the moment generating
-    function. Every s gives a valid q, so the grid affects only the size of q.
+    q is the smallest value of (d ln M(s) + rare)/s over a grid of s > 0, where M is the moment
+    generating function of one draw. Every s gives a valid q, so the grid affects only the size of
+    q.
     """
     if not scale > 0:
         raise InvalidParameter("scale", scale, "must be > 0")

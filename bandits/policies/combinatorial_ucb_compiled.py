@@ -1,8 +1,8 @@
-r"""Rounds of CUCB as a compiled loop, for super arms that are unions of groups.
+r"""A compiled loop that plays rounds of CUCB, for super arms that are unions of groups.
 
 The loop plays one run after another, whereas ``bandits.play_combinatorial.Game`` plays all runs
-together in tables. It adds the same floats in the same order, so results are equal for equal seeds.
-It is compiled by numba (``dpcore[fast]``); without numba ``Game`` is used.
+together as arrays. Both add the same floats in the same order, so results are equal for equal
+seeds. The loop is compiled by numba (``dpcore[fast]``); without numba ``Game`` is used.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _jit(**options: Any) -> Callable[[F], F]:
 
 
 class Loop(NamedTuple):
-    r"""The parameters of the loop; group g contains members[starts[g]:starts[g + 1]]."""
+    r"""The parameters of the compiled loop; group g is members[starts[g]:starts[g + 1]]."""
 
     kind: int
     least: bool
@@ -53,7 +53,7 @@ class Loop(NamedTuple):
 
 
 def loop_of(policy: Cucb, tie: float) -> Loop:
-    r"""The loop parameters of ``policy``, whose oracle maximises sums over unions of groups."""
+    r"""The loop parameters of ``policy``, whose super arms must be unions of groups."""
     sets = policy.problem.decisions
     if not isinstance(sets, Unions):
         raise InvalidParameter(

@@ -1,10 +1,12 @@
 r"""Near-G-optimal designs for linear bandits: which actions to play, and how often.
 
-A design pi gives each action x a weight pi(x). Let V = sum_x pi(x) x x^T; the value of the design
-is max_x x^T V^-1 x over the active actions x. If x is played in h pi(x) rounds, the value is h
-times the largest variance of an estimated reward. The smallest value is d, the dimension of the
-span (Kiefer and Wolfowitz 1960); elimination needs a value of at most 2d, for which few actions
-suffice. If the actions do not span R^d, their span is used (Li, Zhou and Ji 2022, Remark 3.2).
+A design pi gives each active action x a weight pi(x) >= 0; the weights sum to 1. Let V be the sum
+of pi(x) x x^T over these actions. The value of the design is the largest x^T V^-1 x of an active
+action x. If each x is played in h pi(x) rounds with rewards of variance 1, no estimated mean reward
+has a variance above value/h. The smallest possible value is the dimension d of the span of the
+active actions (Kiefer and Wolfowitz 1960). Elimination needs only a value of at most 2d, for which
+few actions suffice. If the span is not the whole space, the design is computed in coordinates of
+the span (Li, Zhou and Ji 2022, Remark 3.2).
 
 The stated value of a design is an upper bound on its true value. It is computed from an approximate
 inverse A of V and a bound on the residual R = I - A V, which includes the rounding errors of all
@@ -40,11 +42,12 @@ _LEAST_FOR_LOGS: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Design:
-    r"""A design: the ``weights``, with sum about 1, of the actions with indices ``support``.
+    r"""A design on the active actions, with a proven upper bound on its value.
 
-    ``basis`` has ``rank`` orthonormal columns, which span the active actions. ``value`` is a proven
-    upper bound on max_x x^T V^-1 x over these actions, in their floating-point coordinates in
-    ``basis``.
+    ``support`` contains the indices of the actions with a positive weight, and ``weights`` their
+    weights, with sum about 1. ``basis`` has ``rank`` orthonormal columns, which span the active
+    actions. ``value`` is the bound on the largest x^T V^-1 x (see the module), for the
+    floating-point coordinates of the actions in ``basis``.
     """
 
     support: tuple[int, ...]
@@ -54,18 +57,18 @@ class Design:
 
     @property
     def rank(self) -> int:
-        r"""The dimension of the span."""
+        r"""The dimension of the span of the active actions."""
         return int(self.basis.shape[1])
 
     def times(self, h: int) -> tuple[int, ...]:
-        r"""The number of plays T(x) = ceil(h pi(x)) of each action of the support."""
+        r"""The number of plays ceil(h pi(x)) of each action x of the support, with weight pi(x)."""
         return tuple(math.ceil(h * weight) for weight in self.weights.tolist())
 
 
 def most_support(dimension: int) -> int:
-    r"""The largest number of actions in a :func:`near_optimal_design` in d dimensions.
+    r"""An upper bound on the number of actions in a :func:`near_optimal_design` in d dimensions.
 
-    It is the larger of d (d+1)/2, which always suffices, and 4 d ln ln d + 16.
+    It is d (d+1)/2, which always suffices, or 4 d ln ln d + 16 if d >= 3 and this is larger.
     """
     d = integer("dimension", dimension, at_least=1)
     few = d * (d + 1) // 2
@@ -75,7 +78,7 @@ def most_support(dimension: int) -> int:
 
 
 def near_optimal_design(actions: Actions, active: tuple[int, ...]) -> Design:
-    r"""Find a design on the ``active`` actions with a proven value of at most twice their rank."""
+    r"""Find a design on the ``active`` actions with a proven value of at most 2 ``rank``."""
     if not active:
         raise InvalidParameter("active", active, "must contain at least one action")
     points = actions.points[list(active)]
@@ -169,7 +172,7 @@ def _first_of_largest(values: Floats) -> int:
 
 
 def _certified(held: Floats, weights: Floats) -> float:
-    r"""An upper bound on max_x x^T V^-1 x over the rows x of ``held``, V = sum pi(x) x x^T."""
+    # An upper bound on max_x x^T V^-1 x over the rows x of ``held``, with V = sum pi(x) x x^T.
     used = np.flatnonzero(weights)
     points, pi = held[used], weights[used]
     count, d = points.shape

@@ -1,16 +1,18 @@
-r"""Phased elimination of linear bandits, in the trust models of Li, Zhou and Ji (LZJ).
+r"""Phased elimination for linear bandits, in the trust models of Li, Zhou and Ji (LZJ).
 
-Phase l = 1, 2, ... has h = 2^l: each action x of a near-G-optimal design pi on the active actions
-is played T(x) = ceil(h pi(x)) times. In DP-DPE (their Algorithm 1), ceil(2^(alpha l)) new clients
-observe all rounds of the phase and send their average reward of each action. DPE-FixedU has the
-same number of clients in every phase; by default the total over T rounds is that of DP-DPE. In
-DP-PE (Appendix C, Algorithm 3) every round has a new client. The released averages give a
-least-squares estimate of theta*, and actions that cannot be the best are dropped.
+Action x has the mean reward <theta*, x> for an unknown vector theta*. In phase l = 1, 2, ... let h
+= 2^l, and let pi be a near-G-optimal design on the active actions. Each action x is played in n(x)
+= ceil(h pi(x)) rounds. In DP-DPE (LZJ Algorithm 1), ceil(2^(alpha l)) new clients observe all
+rounds of the phase, for a parameter alpha in (0, 1). Each client sends its average reward of each
+played action. DPE-FixedU has the same number of clients in every phase; by default the total over
+the horizon is that of DP-DPE. In DP-PE (Appendix C, Algorithm 3) every round has a new client. Let
+y(x) be the released average of action x. The released averages give a least-squares estimate of
+theta*, and actions that cannot be the best are dropped.
 
-Let the rows of X be the played actions, T the diagonal matrix of the numbers T(x), V = X^T T X and
-C = T X V^+. With c = C v, the estimate of <theta*, v> is sum_x c_x y(x), a fixed linear combination
-of the released averages y(x). Its error is therefore a sum of independent terms with known tails.
-Proofs: docs/proofs/radius.md.
+Let the rows of X be the played actions, N the diagonal matrix of the numbers n(x), V = X^T N X, and
+C = N X V^+, where V^+ is the pseudo-inverse of V. For a vector v let c = C v. The estimate of
+<theta*, v> is sum_x c_x y(x), a fixed linear combination of the released averages. Its error is
+therefore a sum of independent terms with known tails. Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -46,12 +48,12 @@ _NEWTON: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    r"""The plays of a phase: ``times[i]`` rounds of action ``design.support[i]``.
+    r"""A phase in which action ``design.support[i]`` is played in ``times[i]`` rounds.
 
-    ``users`` clients observe these rounds; with ``apart``, every round has a new client (LZJ
-    Appendix C) and ``users`` is 1. If ``local`` is true, each client adds noise. ``noise`` and
-    ``rounding`` are the variance proxies of the noise and the rounding of each released average,
-    and ``tails`` are the tail parameters of the noise
+    All of these rounds are observed by ``users`` clients. If ``apart`` is true, every round has a
+    new client instead (LZJ Appendix C), and ``users`` is 1. If ``local`` is true, each client adds
+    noise. ``noise`` and ``rounding`` are variance proxies of the error in each released average
+    that is due to noise and to random rounding. ``tails`` are the tail parameters of the noise
     (:meth:`bandits.privatizers.vector_averages.AveragePrivatizer.tail`).
     """
 
@@ -70,12 +72,12 @@ class Phase:
 
     @property
     def chances(self) -> float:
-        r"""The inverse 1/beta = k T of the failure probability beta, for k actions and T rounds."""
+        r"""The inverse of the failure probability of each width: k T for k actions and T rounds."""
         return float(self.model.actions.count) * self.horizon
 
     @property
     def weights(self) -> Floats:
-        r"""The matrix C of shape (support, d), so that C^T y estimates theta*."""
+        r"""The matrix C such that C^T y estimates theta*, where y are the released averages."""
         points = self.model.actions.points[list(self.design.support)]
         times = np.array(self.times, dtype=np.float64)
         held = points @ self.design.basis
@@ -85,18 +87,20 @@ class Phase:
 
 
 def paper_staying(phase: Phase, averages: Floats) -> tuple[int, ...]:
-    r"""Drop each action x whose estimate is more than 2W below the best (LZJ eq. 3 and 54).
+    r"""Return the active actions whose estimate is at most 2W below the best (LZJ eq. 3 and 54).
 
-    Let |U| be the number of clients, k the number of actions, s the number of played actions, and S
-    the upper bound on s (:func:`~bandits.policies.g_optimal_design.most_support`). Then
+    Let \|U\| be the number of clients, k the number of actions, T the horizon, d the dimension and
+    h the parameter of the phase. Let sigma be the ``deviation`` of the model, s the number of
+    played actions, and S the upper bound on s
+    (:func:`~bandits.policies.g_optimal_design.most_support`). Then
 
         W = (sqrt(2d/(|U| h)) + sigma/sqrt|U| + sigma_n) sqrt(2 ln(kT)),
 
-    where sigma_n = 2 sigma_p sqrt(Sd), and sigma_p is the standard deviation of the noise of an
-    average. With one user per round (Appendix C, Table 4), |U| = 1, sigma = 0 and sigma_n =
-    2d sigma_s sqrt(s)/h; in the local model sigma_n = 2d sigma_u sqrt(2s/h). Here sigma_s and
-    sigma_u are the standard deviations of the noise of a sum and of one user. W is reproduced from
-    the paper, not proven here.
+    where sigma_n = 2 sigma_p sqrt(Sd), and sigma_p is the standard deviation of the noise of a
+    released average. With one user per round (Appendix C, Table 4), \|U\| = 1, sigma is replaced by
+    0, and sigma_n = 2d sigma_s sqrt(s)/h; in the local model sigma_n = 2d sigma_u sqrt(2s/h). Here
+    sigma_s and sigma_u are the standard deviations of the noise of a sum and of one user. W is
+    reproduced from the paper, not proven here.
     """
     points = phase.model.actions.points[list(phase.active)]
     estimates = points @ (phase.weights.T @ averages)
@@ -120,11 +124,13 @@ def _private(phase: Phase) -> float:
 
 
 def exact_staying(phase: Phase, averages: Floats) -> tuple[int, ...]:
-    r"""Drop each x for which an estimate of <theta*, b - x> exceeds its certified width for some b.
+    r"""Return the active actions that are not certified to be worse than another action.
 
-    If b is not better than x, this happens with probability at most 1/(kT) for the actual noise, so
-    a phase drops the best action with probability at most 1/T. Only the 256 active actions with the
-    largest estimates are used as b; any choice is valid.
+    Action x is dropped if, for some action b, the estimate of <theta*, b - x> exceeds its certified
+    width. If b is not better than x, this happens with probability at most 1/(kT) for the actual
+    noise, where k is the number of actions and T the horizon. So a phase drops the best action with
+    probability at most 1/T. Only the 256 active actions with the largest estimates are used as b;
+    any choice is valid.
     """
     points = phase.model.actions.points[list(phase.active)]
     estimates = points @ (phase.weights.T @ averages)
@@ -135,9 +141,10 @@ def exact_staying(phase: Phase, averages: Floats) -> tuple[int, ...]:
 
 
 def exact_widths(phase: Phase, rivals: Floats, points: Floats) -> Floats:
-    r"""Certified confidence widths for the estimates of <theta*, b - x>.
+    r"""Certified widths for the estimates of <theta*, b - x>, each with failure probability 1/(kT).
 
-    Rows of the result are b in ``rivals``, columns are x in ``points``.
+    The result has a row for each b in ``rivals`` and a column for each x in ``points``; k is the
+    number of actions and T the horizon.
     """
     weights = phase.weights
     support = phase.model.actions.points[list(phase.design.support)]
@@ -247,10 +254,11 @@ _MOST_CLIENTS: Final = 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AverageSizes:
-    r"""The possible release sizes: at most ``users`` clients and ``coordinates`` actions.
+    r"""All sizes of releases with at most ``users`` clients and at most ``coordinates`` actions.
 
-    The guarantee of :class:`bandits.privatizers.vector_averages.AveragePrivatizer` does not depend
-    on the number of clients, so one size per number of coordinates suffices.
+    Iteration yields only the sizes with ``users`` clients, because the guarantee of
+    :class:`bandits.privatizers.vector_averages.AveragePrivatizer` does not depend on the number of
+    clients.
     """
 
     users: int
@@ -270,7 +278,7 @@ class AverageSizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhasedState:
-    r"""The active actions in increasing order, the next phase, and the horizon T."""
+    r"""The active actions in increasing order, the number of the next phase, and the horizon T."""
 
     active: tuple[int, ...]
     phase: int
@@ -279,13 +287,14 @@ class PhasedState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhasedElimination(Policy[PhasedState]):
-    r"""Phased elimination on ``model`` with averages released by ``privatizer``.
+    r"""Phased elimination on ``model``, with averages released by ``privatizer``.
 
-    ``alpha`` sets the growth of the number of clients. ``each`` is the fixed number of clients per
-    phase; if it is None, the total over T rounds is that of ``clients="growing"``. ``population``
-    is the number of users, or None if it is unlimited. A client takes part in only one phase, so
-    ``init`` and ``sizes`` raise :class:`InvalidParameter` if the horizon needs more clients than
-    this number. ``radius`` decides which actions are dropped.
+    ``clients`` sets the number of clients in phase l. It is ceil(2^(alpha l)) for ``"growing"`` and
+    1 per round for ``"one-a-round"``. For ``"fixed"`` it is ``each``; if ``each`` is None, the
+    total over T rounds is that of ``"growing"``. ``population`` is the number of available users,
+    or None if it is unlimited. A client takes part in only one phase. ``init`` and ``sizes``
+    therefore raise :class:`InvalidParameter` if the horizon needs more than ``population`` clients.
+    ``radius`` selects :func:`exact_staying` or :func:`paper_staying`.
     """
 
     model: Of[LinearModel] = Of(LinearModel, "must be a LinearModel")
@@ -316,16 +325,17 @@ class PhasedElimination(Policy[PhasedState]):
         return f"{MODELS[self.privatizer.trust]}{FAMILIES[self.clients]}"
 
     def h(self, phase: int) -> int:
-        r"""The h of phase l: 2^l, or (4 d ln ln d + 16) 2^(l-1) with one client per round.
+        r"""The number h for phase l = ``phase``: each action x is played ceil(h pi(x)) times.
 
-        Each action x is played ceil(h pi(x)) times, where pi is the design of the phase.
+        Here pi is the design of the phase, and h = 2^l. With one client per round, h = 2^(l-1) h_1,
+        where h_1 is 4 d ln ln d + 16 rounded up in d >= 3 dimensions, and otherwise 16.
         """
         if self.clients != "one-a-round":
             return int(2**phase)
         return int(_first(self.model.actions.dimension) * 2 ** (phase - 1))
 
     def users(self, phase: int, horizon: int) -> int:
-        r"""The number of clients that play in phase l = ``phase``."""
+        r"""The number of clients that observe a round of phase l = ``phase``."""
         match self.clients:
             case "growing":
                 return _clients(self.alpha, phase)
@@ -338,7 +348,7 @@ class PhasedElimination(Policy[PhasedState]):
                 return 1
 
     def phases(self, horizon: int) -> int:
-        r"""An upper bound on the number of phases in T rounds; each phase has at least h rounds."""
+        r"""An upper bound on the number of phases, each of which has at least h rounds."""
         begun, spent = 0, 0
         while spent < horizon:
             begun += 1
@@ -384,7 +394,6 @@ class PhasedElimination(Policy[PhasedState]):
         return replace(state, active=active, phase=state.phase + 1)
 
     def played(self, state: PhasedState) -> Phase:
-        r"""The plays of the current phase of ``state``, with the noise of the privatizer."""
         design = _design(self.model.actions, state.active)
         h, apart = self.h(state.phase), self.clients == "one-a-round"
         times, users = design.times(h), self.users(state.phase, state.horizon)
@@ -431,7 +440,7 @@ class PhasedElimination(Policy[PhasedState]):
 
 
 def clients_needed(policy: PhasedElimination, horizon: int) -> int:
-    r"""An upper bound on the number of clients in T rounds, with the last phase counted in full."""
+    r"""An upper bound on the number of clients in ``horizon`` rounds of ``policy``."""
     if policy.clients == "one-a-round":
         return horizon
     last = policy.phases(horizon)

@@ -3,9 +3,9 @@ r"""The interface of a bandit algorithm: pure functions of a frozen state and re
 A policy requests a number of pulls of every arm and receives one released sum for each arm. Only
 ``Privatizer.release`` creates a :class:`ReleasedSum`, and rewards never leave ``play``: no method
 of a policy receives a raw reward, and a policy whose methods require a raw reward fails type
-checking. This only protects against mistakes. A policy with access to the world and its generator
-can draw the rewards itself, and code in the same process can read its memory: policies and
-privatizers are trusted code. Test them with ``dpcore audit``.
+checking. This only protects against mistakes. A policy that has access to the simulated world and
+its random generator can draw the rewards itself, and code in the same process can read its memory.
+Policies and privatizers are therefore trusted code. Test them with ``dpcore audit``.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ State = TypeVar("State")
 
 
 class Sizes(Protocol):
-    r"""A collection of release sizes: ``in`` tests membership, iteration may yield only some sizes.
+    r"""A collection of release sizes that need not be listed completely.
 
-    The worst guarantee over the yielded sizes must be the worst over all sizes.
+    ``in`` tests whether a size belongs to the collection. Iteration may yield only some of the
+    sizes, if the worst guarantee over these is the worst over all sizes.
     """
 
     def __contains__(self, size: object, /) -> bool: ...

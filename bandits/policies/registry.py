@@ -1,15 +1,14 @@
-r"""The algorithms of ``dpcore bandit`` by name: their settings and their policies.
+r"""The algorithms of ``dpcore bandit`` by name: their parameters and their policies.
 
-With the exact radius, batched elimination uses the exact schedule, and the ``scaling`` of its
-:class:`~bandits.privatizers.batch_sums_by_trust_model.SumPrivatizer` is 4 instead of 1. The scaling
-is the parameter s of dist-rdp-se and dist-cdp-se, 10 by default. With the paper's radius, all
-parameters are those of the algorithm's paper or, with ``schedule="released"``, those of its
-released code.
+With the exact radius, batched elimination uses the exact schedule, and the parameter ``scaling`` of
+its :class:`~bandits.privatizers.batch_sums_by_trust_model.SumPrivatizer` is 4 instead of 1. For
+dist-rdp-se and dist-cdp-se the scaling is set by their parameter s, by default 10. With the paper's
+radius, all parameters are those of the algorithm's paper or, with ``schedule="released"``, those of
+its released code.
 
 Your own policy is written ``file.py:NAME`` or ``package.module:NAME`` and is imported into this
-process as trusted code. An audit creates it without arguments; a run passes ``epsilon``, ``delta``,
-``horizon``, ``arms`` and ``failure_probability``, except those that are not parameters of the
-policy.
+process as trusted code. An audit creates it without arguments. A run passes ``epsilon``, ``delta``,
+``horizon``, ``arms`` and ``failure_probability``, unless the policy has no such parameter.
 """
 
 from __future__ import annotations
@@ -82,12 +81,12 @@ class RunParameters:
     r"""Parameters shared by policies and experiments: the horizon and variants.
 
     ``failure_probability`` is p, a bound on the probability that the run drops the best arm.
-    ``renyi_tail`` is the ``form`` of ``bandits.elimination_radii.PaperRadius``, the paper's radius
-    for Renyi noise; None means "released" with the released schedule, and otherwise "printed".
-    ``max_visits`` is the largest number of visits of each of ``users`` users (None if users do not
-    return), and ``deployment`` plans for dropouts. For linear algorithms, ``calibration`` sets the
-    noise and ``alpha`` the growth of the number of clients. ``release`` selects how cucb-dp and
-    cucb-dp2 release sums.
+    ``renyi_tail`` is the ``form`` of ``bandits.elimination_radii.PaperRadius`` for Renyi noise;
+    None means "released" with the released schedule, and otherwise "printed". ``max_visits`` is the
+    largest number of visits of each of ``users`` users (None if users do not return), and
+    ``deployment`` plans for dropouts. For linear algorithms, ``calibration`` sets the noise, and
+    ``alpha`` sets the growth of the number of clients. ``release`` selects how cucb-dp and cucb-dp2
+    release sums.
     """
 
     horizon: Whole = Whole()
@@ -112,8 +111,8 @@ class Setting(RunParameters):
     r"""The parameters from which a named policy is built: epsilon, delta, horizon, arms.
 
     ``delta`` is used by shuffled bits, linear algorithms, the factorisation of running sums, and
-    noise for returning users. ``model`` is the server's prior knowledge of a linear or
-    combinatorial problem.
+    noise for returning users. ``model`` is what the server knows about a linear or combinatorial
+    problem in advance.
 
     >>> Setting(epsilon="0.5", delta="1e-6", horizon=10**6, arms=10).epsilon
     Fraction(1, 2)
@@ -135,12 +134,13 @@ class Setting(RunParameters):
 
     @property
     def failure(self) -> Fraction:
-        r"""The probability that a sum mod m is decoded incorrectly: 1/T in the paper.
+        r"""The probability with which a sum mod m may be decoded incorrectly: 1/T in the paper.
 
-        With the exact radius, p is divided among the intervals, and an interval's share of p also
-        covers decoding errors. So the result is also at most a hundredth of the smallest share. No
-        share is below p/(B (B + 1) K), where K is the number of arms and B the largest possible
-        number of batches, which pull two arms 1, 2, 4, ... times.
+        With the exact radius, the failure probability p of the run is divided among the confidence
+        intervals. The share of an interval also covers decoding errors, so the result is at most a
+        hundredth of the smallest share. No share is below p/(B (B + 1) K). Here T is the horizon, K
+        the number of arms, and B the number of batches that fit in T rounds if two arms are pulled
+        1, 2, 4, ... times.
 
         >>> from dataclasses import replace
         >>> few = Setting(epsilon=1, delta="1e-6", horizon=10**4, arms=150)
@@ -155,7 +155,7 @@ class Setting(RunParameters):
         return min(paper, share * _OF_A_SHARE)
 
     def schedule_for(self, privatizer: Privatizer) -> Schedule:
-        r"""The batch lengths of ``schedule``; ``"exact"`` lengths are adapted to the noise."""
+        r"""The batch lengths that ``schedule`` names; ``"exact"`` lengths depend on the noise."""
         return OF_PAPERS.get(self.schedule) or exact_schedule(
             privatizer, arms=self.arms, horizon=self.horizon, failure=self.failure_probability
         )
@@ -197,7 +197,7 @@ r"""Algorithms of linear bandits: their clients, their trust model and a descrip
 class Entry:
     r"""The name, description and parameter of an algorithm.
 
-    If ``default`` is None, the parameter is taken from the setting.
+    If the parameter has no ``default``, its value follows from the setting of the run.
     """
 
     name: str
@@ -243,14 +243,13 @@ ALGORITHMS: Final = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
-    r"""An entry and the value of its parameter, which is None for the default."""
+    r"""An algorithm (``entry``) and the value of its parameter, which is None for the default."""
 
     entry: Entry
     value: Fraction | None = None
 
     @property
     def own(self) -> bool:
-        r"""Whether the policy is your own, loaded from a file or module."""
         return self.entry.sentence == _OWN
 
     def __str__(self) -> str:
@@ -259,10 +258,10 @@ class Algorithm:
         return f"{self.entry.name}:{self.entry.parameter}={write_rational(self.value)}"
 
     def policy(self, setting: Setting) -> Policy[Any]:
-        r"""The policy of this algorithm for ``setting``.
+        r"""Create the policy of this algorithm for ``setting``.
 
-        Your own policy is created anew in every call: state shared between runs would depend on the
-        number of processes.
+        Your own policy is created anew in every call, because state shared between runs would make
+        results depend on the number of processes.
         """
         if not self.own:
             return _policy(self, setting)
@@ -271,7 +270,7 @@ class Algorithm:
         return own_policy(self.entry.name, self.entry.name, "algorithms", given)
 
     def blamed(self) -> AbstractContextManager[None]:
-        r"""Name file and line in the errors of your own policy (:func:`blamed_policy`)."""
+        r"""A context in which errors of your own policy name its file and line."""
         return blamed_policy("algorithms", self.entry.name) if self.own else nullcontext()
 
 
@@ -446,7 +445,7 @@ def is_own(name: str) -> bool:
 def own_policy(
     spelling: str, name: str, argument: str = "target", given: Mapping[str, Any] | None = None
 ) -> Policy[Any]:
-    r"""Load the policy ``name``; a class or function is called to create it."""
+    r"""Load your own policy ``name``; classes and functions are called to create it."""
     attribute = name.rpartition(":")[2]
     code = _own_code(spelling, argument, name)
     found = code.load(name)
@@ -476,8 +475,8 @@ def own_policy(
 def blamed_policy(argument: str, spelling: str, name: str = "") -> Iterator[None]:
     r"""Convert errors in your own policy ``name`` to :class:`InvalidParameter` with file and line.
 
-    Other errors of dpcore, which do not come from a line of the policy's file and are not about
-    the argument ``policy``, are not converted.
+    An error of dpcore is not converted if it does not come from a line of the policy's file and is
+    not about the argument ``policy``.
     """
     try:
         yield
@@ -508,7 +507,7 @@ def _own_code(spelling: str, argument: str, name: str) -> UserCode:
 
 
 def source_of(name: str) -> str:
-    r"""The SHA-256 of the source file of ``name``; empty if there is none."""
+    r"""The SHA-256 of the source file of your own policy ``name``; empty if there is no file."""
     path = _source(name)
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 

@@ -3,17 +3,19 @@ r"""Elimination of arms: batched elimination in every trust model, DP-SE, SDP-AE
 Batch b = 1, 2, ... pulls every active arm equally often, always with new users. In Algorithm 1 of
 Chowdhury and Zhou (:class:`BatchedElimination`) the mean of an arm comes only from the released sum
 of this batch. An arm remains active while its mean is at most ``radius.gap`` below the best mean.
-With the paper's intervals the gap is 2 beta(b): mean + beta(b) must be at least the largest mean -
-beta(b).
+With the paper's confidence radius beta(b) this gap is 2 beta(b): an arm remains if the upper end of
+its interval is at least the lower end of the interval of the best arm.
 
-A :class:`Schedule` sets the batch lengths. Batches that are too long increase the regret, and
-batches that are too short to resolve any gap waste releases. An arm is pulled l(1) + ... + l(b)
-times, where l(b) is the first length that resolves its gap. Let l(b) = l(1) eta^(b-1), and let the
-required length be uniform on a logarithmic scale. Then the mean number of pulls is eta/ln(eta)
-times the required length: 2.89 for eta = 2 and 4, and 2.73 for eta = 3. The minimum is at eta = e.
+A :class:`Schedule` sets the batch lengths l(1), l(2), ... Batches that are too long increase the
+regret, and batches that are too short to resolve any gap waste releases. Suppose that an arm is
+dropped after the first batch b whose length is at least the length that its gap requires. The arm
+is then pulled l(1) + ... + l(b) times. Let l(b) = l(1) eta^(b-1), and let the required length be
+uniform on a logarithmic scale. Then the mean number of pulls is eta/ln(eta) times the required
+length: 2.89 for eta = 2 and 4, and 2.73 for eta = 3. The minimum is at eta = e.
 
-DP-SE is a discretised successive elimination in the central model (Sajed and Sheffet 2019). Epoch
-e = 1, 2, ... has Delta_e = 2^-e and pulls every active arm
+DP-SE is a discretised successive elimination in the central model (Sajed and Sheffet 2019). Let p
+be the failure probability of the run, S the set of active arms and Delta_e = 2^-e. Epoch e = 1, 2,
+... pulls every active arm
 
     R_e = ceil(max(32 ln(8 |S| e^2/p)/Delta_e^2, 8 ln(4 |S| e^2/p)/(epsilon Delta_e))) + 1
 
@@ -25,9 +27,10 @@ an arm remains active while its mean is within 2 h_e + 2 c_e of the largest, whe
 
 SDP-AE and VB-SDP-AE (Tenenbaum, Kaplan, Mansour and Stemmer, "Differentially Private Multi-Armed
 Bandits in the Shuffle Model", NeurIPS 2021, Theorems 3.1 and 3.3) eliminate arms over shuffled
-bits. In phase t = 1, 2, ... each active arm is pulled by m (SDP-AE) or 2^t users (VB-SDP-AE); means
-are over all data so far, that is, N users in t sums. An arm is dropped when its interval mean +- I
-lies below that of another arm. With probability >= 1 - 4/T^2 all intervals contain their means. The
+bits. In phase t = 1, 2, ... each active arm is pulled by m (SDP-AE) or 2^t users (VB-SDP-AE). Means
+are over all data so far, that is, over the rewards of N users in t released sums. The confidence
+interval of an arm is its mean +- I. An arm is dropped when its interval lies below that of another
+arm. With probability >= 1 - 4/T^2 all intervals contain their means, where T is the horizon. The
 paper uses I = (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T), where sigma^2 is the largest noise
 variance of a sum so far. The paper calls binomial noise sub-Gaussian with that variance, which is
 true for fair bits but not for biased bits, whose upper tail is heavier. The exact radius, the
@@ -121,11 +124,12 @@ def exact_schedule(
 ) -> Schedule:
     r"""The schedule that starts with the shortest batch certified to resolve a gap of 1/2.
 
-    Let D be the certified gap of l pulls (``ExactRadius.gap`` for all ``arms`` active, with p =
-    ``failure`` shared equally among the batches that fit in ``horizon``). An arm more than 2 D
-    below the best is dropped. The candidates for l(1) are the lengths 2^i and 3 2^i that use at
-    most half of the horizon. The smallest candidate with 2 D <= 1/2 is chosen, as in the first
-    epoch of DP-SE, or the largest if none has 2 D <= 1/2. Lengths grow by a factor of 3.
+    Let D be the certified gap of a batch with l pulls of each arm: ``ExactRadius.gap`` with all
+    ``arms`` active, where p = ``failure`` is shared equally among the batches that fit in
+    ``horizon``. An arm whose true mean is more than 2 D below the best is then dropped. The
+    candidates for the first length are the lengths l = 2^i and l = 3 2^i that use at most half of
+    the horizon. The smallest candidate with 2 D <= 1/2 is chosen, as in the first epoch of DP-SE.
+    If there is none, the largest candidate is chosen. Lengths grow by a factor of 3.
     """
     arms, rounds = arms_and_horizon(arms, horizon)
     chance = failure_probability_of(failure, argument="failure")
@@ -167,8 +171,9 @@ NAMES: Final[dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EliminationState:
-    r"""The active arms among ``arms``, in increasing order, and the index of the next release.
+    r"""The active arms among ``arms``, in increasing order, and the number of the next batch.
 
+    If a batch is split into several releases of each arm, ``part`` is the index of the next one.
     ``sums`` contains, for each active arm, the sum of the earlier releases that its next mean also
     uses. It is empty if the next mean uses no earlier release.
     """
@@ -185,7 +190,8 @@ class EliminationState:
 class Elimination(Policy[EliminationState]):
     r"""Base class: pull the active arms equally often, then drop those far below the best.
 
-    If ``pooled`` is true, means are over all data so far, not only over the last batch.
+    If ``pooled`` is true, a mean is over all rewards of the run so far; otherwise it is over those
+    of the last batch.
     """
 
     pooled: ClassVar[bool] = False
@@ -201,13 +207,13 @@ class Elimination(Policy[EliminationState]):
 
     @abstractmethod
     def judged(self, state: EliminationState) -> tuple[int, float]:
-        r"""Return (rewards, gap): the number of rewards in each mean, and the gap for elimination.
+        r"""Return the number of rewards in each mean after the batch, and the gap for elimination.
 
-        An arm is dropped after the batch if the best mean exceeds its mean by more than ``gap``.
+        An arm is dropped if the best mean exceeds its mean by more than this gap.
         """
 
     def parts(self, batch: int, active: int) -> tuple[int, ...]:
-        r"""The numbers of users in the releases of an arm in ``batch``; their sum is ``length``."""
+        r"""The number of users in each release of an arm in ``batch``; they sum to ``length``."""
         return (self.length(batch, active),)
 
     def init(self, arms: int, horizon: int) -> EliminationState:
@@ -239,8 +245,9 @@ class Elimination(Policy[EliminationState]):
 class SuccessiveElimination(Elimination):
     r"""Base class of algorithms whose means use only the last batch; subclasses define ``length``.
 
-    ``failure_probability`` is p: the best arm is dropped with probability at most p if ``radius``
-    has a proof. It is not the ``failure`` of a protocol, which is a parameter of the privatizer.
+    ``failure_probability`` is p: if ``radius`` is proven, the best arm is dropped with probability
+    at most p. It is not the parameter ``failure`` of the privatizer, which is about decoding
+    errors.
     """
 
     radius: Of[Radius] = Of(Radius, "must be a Radius, e.g. ExactRadius()", ExactRadius())
@@ -261,9 +268,10 @@ class SuccessiveElimination(Elimination):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchedElimination(SuccessiveElimination):
-    r"""Batched elimination (Algorithm 1) with ``privatizer`` and the batch lengths of ``schedule``.
+    r"""Batched elimination (Algorithm 1 of Chowdhury and Zhou) with a privatizer and a schedule.
 
-    ``most`` is the largest number of users in a release; a longer batch is split into parts.
+    ``schedule`` sets the batch lengths, and ``most`` the largest number of users in a release. A
+    longer batch is split into several releases of each arm, whose sums are added.
 
     >>> from bandits.privatizers.privatizer import Unprotected
     >>> from bandits.policies.successive_elimination import RELEASED
@@ -323,10 +331,10 @@ class BatchedElimination(SuccessiveElimination):
 def completed_sizes(arms: int, horizon: int, length: Callable[[int, int], int]) -> tuple[int, ...]:
     r"""The lengths of all batches that an elimination may complete, in increasing order.
 
-    ``length(b, active)`` is the number of pulls of each active arm in batch b = 1, 2, ...; it is
-    non-decreasing in ``active`` and exceeds any horizon for large b. The first batch pulls all
-    ``arms``. A later batch with ``active`` arms is reached with the fewest pulls if all other arms
-    are dropped after the first batch, because the number of active arms never grows.
+    ``length(b, active)`` is the number of pulls of each of ``active`` arms in batch b = 1, 2, ...;
+    it is non-decreasing in ``active`` and exceeds any horizon for large b. The first batch pulls
+    all ``arms``. The number of active arms never grows, so a later batch with ``active`` arms takes
+    the fewest rounds to reach if all other arms are dropped after the first batch.
     """
     arms, horizon = integer("arms", arms, at_least=1), integer("horizon", horizon, at_least=1)
     if arms == 1 or arms * length(1, arms) > horizon:
@@ -349,7 +357,7 @@ def _sizes(policy: Elimination, arms: int, horizon: int) -> tuple[int, ...]:
 
 
 def means_of(active: tuple[int, ...], released: Released, pulls: int) -> dict[int, Fraction]:
-    r"""The means of the active arms, from sums over ``pulls`` reporting users per arm."""
+    r"""The mean of each active arm, from its released sum over ``pulls`` users."""
     means = {}
     for arm in active:
         total = released.sums[arm] if arm < len(released.sums) else None
@@ -369,11 +377,12 @@ def surviving(means: dict[int, Fraction], gap: float) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DpSe(SuccessiveElimination):
-    r"""Sajed and Sheffet's algorithm for ``epsilon``; each batch is an epoch.
+    r"""The algorithm DP-SE of Sajed and Sheffet for ``epsilon``; each batch is an epoch.
 
     ``radius=DpSeRadius()`` is the paper's radius; the default is certified for the actual noise
-    instead. The number of pulls in an epoch is always the paper's. ``failure`` is the probability
-    that a sum mod m is decoded incorrectly.
+    instead. The number of pulls in an epoch is always the paper's. The privatizer adds central
+    noise to rewards in g = ceil(sqrt n) steps for n users. ``failure`` is the probability that a
+    sum mod m is decoded incorrectly.
     """
 
     epsilon: Exact = Exact(zero=NO_NOISE)
@@ -385,12 +394,10 @@ class DpSe(SuccessiveElimination):
 
     @property
     def privatizer(self) -> SumPrivatizer:
-        r"""The privatizer with central noise and g = ceil(sqrt n) steps."""
         e = self.epsilon
         return SumPrivatizer(trust="central", epsilon=e, failure=self.failure, scaling=1 / e)
 
     def length(self, batch: int, active: int) -> int:
-        r"""The number of pulls R_e of each active arm in epoch e = ``batch``."""
         return _epoch_pulls(batch, active, self.epsilon, self.failure_probability)
 
 
@@ -411,9 +418,9 @@ _TILTS: Final = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffleElimination(Elimination):
-    r"""SDP-AE with ``batch`` users per arm and phase, or VB-SDP-AE if ``batch`` is None.
+    r"""SDP-AE with ``batch`` users per arm in each phase, or VB-SDP-AE if ``batch`` is None.
 
-    VB-SDP-AE has 2^t users per arm in phase t.
+    VB-SDP-AE has 2^t users per arm in phase t = 1, 2, ...
 
     >>> from bandits.privatizers.batch_sums_by_trust_model import BitPrivatizer
     >>> privatizer = BitPrivatizer(epsilon="1/2", delta="1e-6")
@@ -452,12 +459,12 @@ class ShuffleElimination(Elimination):
         return 1 << batch if self.batch is None else self.batch
 
     def pulled(self, phase: int) -> int:
-        r"""The number N of users of an active arm whose rewards are in the sums up to ``phase``."""
+        r"""The number N of rewards of an active arm in its sums up to ``phase``."""
         reporting = self.privatizer.reporting
         return sum(reporting(users) * count for users, count in self.sums(phase))
 
     def sums(self, phase: int) -> Sums:
-        r"""The sums in the mean of an active arm after phase t, as (size, count) pairs."""
+        r"""The sums in the mean of an active arm after ``phase``, as pairs (users, count)."""
         if self.batch is not None:
             return ((self.batch, phase),)
         return tuple((1 << t, 1) for t in range(1, phase + 1))
@@ -501,12 +508,14 @@ def _width(policy: ShuffleElimination, phase: int, horizon: int) -> float:
 
 
 def joint_width(laws: tuple[Binomial, ...], pulls: int, failure: Fraction) -> float:
-    r"""Return w with P(\|mean - mu\| > w) <= ``failure``, for N = ``pulls`` and binomial noise.
+    r"""Return w with P(\|mean - mu\| > w) <= ``failure``, for rewards with binomial noise.
 
-    By Chernoff's bound, w is valid if N w = (h(a) + K(a) + ln(2/failure))/a for some tilt a > 0.
-    Here h(a) = N a^2/8 is Hoeffding's bound for rewards in [0, 1]. The noise ``laws`` are
-    Binomial(n_i, p_i) and contribute K(a) = sum_i n_i (ln(1 - p_i + p_i e^a) - a p_i). For the
-    lower tail, p_i is replaced by 1 - p_i. The result is rounded up.
+    The mean is over N = ``pulls`` independent rewards in [0, 1] with mean mu. Their sum contains
+    independent noise of the ``laws`` Binomial(n_i, p_i), minus its mean. By Chernoff's bound, w is
+    valid if N w = (h(a) + K(a) + ln(2/failure))/a for some tilt a > 0. Here h(a) = N a^2/8 is
+    Hoeffding's bound for the rewards, and K(a) = sum_i n_i (ln(1 - p_i + p_i e^a) - a p_i) is the
+    logarithm of the moment generating function of the noise. For the lower tail, p_i is replaced by
+    1 - p_i. The result is rounded up.
     """
     sides = (
         tuple((int(law.trials), law.probability) for law in laws),

@@ -1,8 +1,8 @@
-r"""Private sums of rewards for users who do not return, from protocols calibrated to an epsilon.
+r"""Privatizers that release sums of rewards of users who do not return, calibrated to an epsilon.
 
-The module contains all trust models of Chowdhury and Zhou (Theorems 1 to 6), shuffled bits
-(Algorithm 3 of Tenenbaum, Kaplan, Mansour and Stemmer), and the certified ``PureShuffle``. The sums
-that ``dpcore.protocols.run_protocol.run`` computes message by message have the same law; tests
+They cover all trust models of Chowdhury and Zhou (Theorems 1 to 6), shuffled bits (Algorithm 3 of
+Tenenbaum, Kaplan, Mansour and Stemmer) and the certified ``PureShuffle``. The released sums have
+the same law as those that ``dpcore.protocols.run_protocol.run`` computes message by message; tests
 compare the two.
 """
 
@@ -52,7 +52,7 @@ _Run = TypeVar("_Run", bound=AnyProtocol)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned(Privatizer, Generic[_Run]):
-    r"""Base class of privatizers that plan the protocol of n users only once for each n."""
+    r"""Base class of privatizers that plan the protocol for n users once and then reuse it."""
 
     deployment: Of[Deployment] = Of(Deployment, "must be a Deployment", EVERYONE)
     plans: dict[int, _Run] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -65,7 +65,7 @@ class Planned(Privatizer, Generic[_Run]):
 
     @abstractmethod
     def plan(self, n: int) -> _Run:
-        r"""Plan the protocol of n >= 1 users."""
+        r"""Plan the protocol for n >= 1 users."""
 
     def protocol(self, pulls: int) -> _Run:
         # Equal privatizers share their plans, but computing their hash takes longer than a release.
@@ -84,26 +84,28 @@ def _protocol(privatizer: Planned[Any], n: int) -> Any:
 class SumPrivatizer(Planned[SumProtocol]):
     r"""Release a sum of rewards with noise calibrated to ``epsilon`` in the trust model ``trust``.
 
-    Let g = ceil(s epsilon sqrt n), where s = ``scaling``. The noise is
+    For n users let g = ceil(s epsilon sqrt n), where s = ``scaling``. Each reward is encoded as an
+    integer in [0, g]. The noise is
 
     - for ``central``, discrete Laplace of scale g/epsilon on the sum;
     - for ``pure``, the same noise, as the sum of shares that are differences of Polya variables;
     - for ``local``, discrete Laplace of scale g/epsilon on every reward;
     - for ``shuffled-pure``, discrete Laplace of scale 2g/epsilon on the sum, where g is computed
       with epsilon/2 instead of epsilon;
-    - for ``renyi``, Skellam of variance g^2/epsilon^2;
-    - for ``concentrated``, the sum of n discrete Gaussians with sigma^2 = g^2/(n epsilon^2).
+    - for ``renyi``, Skellam of variance g^2/epsilon^2 on the sum;
+    - for ``concentrated``, the sum of n discrete Gaussians with sigma^2 = g^2/(n epsilon^2) each.
 
-    The guarantees of the last two are curves. With a positive ``delta`` they instead use the least
-    noise (on the grid of ``accounting.protocol_guarantees.plan_protocol.choose``) that gives
-    (epsilon, delta).
+    The last two have an unbounded privacy loss, so their guarantee is a privacy curve. With a
+    positive ``delta`` they instead use the least noise (on the grid of
+    ``accounting.protocol_guarantees.plan_protocol.choose``) that gives (epsilon, delta).
 
-    ``failure`` is the probability that a sum mod m is decoded incorrectly, 1/T in the paper. The
-    threshold tau is the paper's threshold with ``parameters="paper"``. It is the least certified
-    threshold with ``"exact"`` and for ``local``, where the paper does not specify a constant.
+    ``failure`` is the probability that a sum mod m is decoded incorrectly, 1/T in the paper for T
+    rounds. With ``parameters="exact"`` the threshold tau is the least that is certified for
+    ``failure``. With ``"paper"`` it is the paper's threshold, except for ``local``, where the paper
+    does not specify a constant.
 
-    ``deployment`` plans for users who drop out or collude: in the worst case the remaining users
-    add the planned noise, so all users together add more.
+    ``deployment`` plans for users who drop out or collude. Each user then adds more noise, so that
+    in the worst case the other users add the noise above.
 
     >>> privatizer = SumPrivatizer(trust="pure", epsilon="1/2", failure="1e-6")
     >>> privatizer.precision(1024), privatizer.noise(1024), privatizer.bits(1024)
@@ -112,7 +114,8 @@ class SumPrivatizer(Planned[SumProtocol]):
     Bound([0.5, 0.5], 'exact')
 
     Raises :class:`InvalidParameter` if the trust model is unknown, epsilon or scaling is not
-    positive, failure is outside (0, 1), or the trust model does not use the given scaling or delta.
+    positive, failure is outside (0, 1), or the trust model does not support the given scaling or
+    delta.
     """
 
     trust: Trust = word(Trust)
@@ -178,7 +181,7 @@ class SumPrivatizer(Planned[SumProtocol]):
 
 
 def laplace_sum_threshold(n: int, scale: Fraction, failure: Fraction) -> int:
-    r"""The least t certified to have P(\|X\| > t) <= ``failure``; X is a sum of n Laplace draws."""
+    r"""The least certified t with P(\|sum of n discrete Laplace draws\| > t) <= ``failure``."""
 
     def rare(t: int) -> bool:
         if t < 0:
@@ -196,9 +199,10 @@ def laplace_sum_threshold(n: int, scale: Fraction, failure: Fraction) -> int:
 class BitPrivatizer(Planned[BinaryShuffle]):
     r"""Release the sum of n bits shuffled with random bits, (epsilon, delta)-DP for each user.
 
-    Rewards other than 0 and 1 are rounded to a bit at random (g = 1). ``parameters="exact"`` uses
-    the fewest random bits that give (epsilon, delta), ``"paper"`` the paper's 96
-    ln(2/delta)/epsilon^2. The noise is binomial; the analyzer subtracts its mean.
+    Rewards other than 0 and 1 are first rounded at random to a bit, so g = 1. With
+    ``parameters="exact"`` the number of random bits is the least that gives (epsilon, delta); with
+    ``"paper"`` it is the paper's 96 ln(2/delta)/epsilon^2. The noise of the sum is binomial; the
+    analyzer subtracts its mean.
 
     >>> privatizer = BitPrivatizer(epsilon="1/2", delta="1e-6")
     >>> privatizer.noise(16), privatizer.bits(16)
@@ -206,8 +210,8 @@ class BitPrivatizer(Planned[BinaryShuffle]):
     >>> privatizer.guarantee(16).meets("1/2", "1e-6")
     True
 
-    ``deployment`` plans for users who drop out or collude: the bits of the other users suffice for
-    the guarantee.
+    ``deployment`` plans for users who drop out or collude: the random bits of the other users
+    suffice for the guarantee.
 
     Raises :class:`InvalidParameter` if epsilon <= 0, delta is outside (0, 1), or the paper's bits
     are combined with dropouts or collusion.
@@ -237,9 +241,10 @@ class BitPrivatizer(Planned[BinaryShuffle]):
 class PureShufflePrivatizer(Planned[PureShuffle]):
     r"""Release the sum of n bits from shuffled messages, epsilon-DP for each user.
 
-    Rewards other than 0 and 1 are rounded to a bit at random (g = 1). ``failure`` is approximately
-    the probability that a release contains a cover, a random message that replaces a reward
-    (:meth:`missed`). The guarantee of each size is certified, or an error is raised.
+    Rewards other than 0 and 1 are first rounded at random to a bit, so g = 1. A user sometimes
+    sends a *cover*, that is, a random message instead of the reward. ``failure`` is approximately
+    the probability that a release contains a cover (:meth:`missed`). The guarantee is certified for
+    each number of users; if this is not possible, an error is raised.
     """
 
     epsilon: Exact = Exact(zero=NO_NOISE)

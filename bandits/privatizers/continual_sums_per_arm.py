@@ -2,14 +2,14 @@ r"""Privatize the outcomes of base arms in every round, with the noise of CUCB-L
 
 A user sends the outcomes, 0 or 1, of the requested base arms. In the ``local`` model the user adds
 discrete Laplace noise to each outcome. In the ``central`` model a trusted server keeps a private
-running sum for each base arm (``dpcore.continual_sums``), and its output depends only on these
+running sum for each base arm (``dpcore.continual_sums``) and publishes only what follows from these
 sums. The guarantee covers all noisy values together and is derived from their noise; Chen et al.
 (2020) state it for real-valued Laplace noise. Proofs: docs/proofs/radius.md.
 
-A table contains the sums of many runs and base arms, with a row for each run and a column for each
-base arm; cells are numbered row by row. The results are the same as those of single streams of
-``dpcore.continual_sums``. The release of a cell is its ``value``, an estimate of the sum of its
-first ``count`` outcomes.
+:class:`Totals` stores the running sums of several runs in arrays. A *cell* is the running sum of
+one base arm in one run; cells are numbered by run and then by base arm. The released ``value`` of a
+cell is an estimate of the sum of its first ``count`` outcomes. The results are the same as those of
+single streams of ``dpcore.continual_sums``.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ _ASSUMED: Final[dict[StreamTrust, tuple[str, ...]]] = {
 class StreamPrivatizer:
     r"""Release the outcomes of users over ``horizon`` rounds, with one user per round.
 
-    A user sends at most ``sent`` outcomes. Local noise has scale sent/epsilon. Central noise
-    depends on ``release`` and T = ``horizon``:
+    A user sends the outcomes of at most ``sent`` base arms. Local noise is discrete Laplace of
+    scale sent/epsilon on each outcome. Central noise depends on ``release`` and T = ``horizon``:
 
-    - ``tree``: a tree of L = floor(log2 T) + 1 levels, with noise of scale sent L/epsilon;
+    - ``tree``: a binary tree of L = floor(log2 T) + 1 levels, with noise of scale sent L/epsilon;
     - ``doubling``: blocks of doubling length, with noise of scale sent/epsilon;
     - ``factorisation``: blocks of ceil(T/1024) outcomes, with discrete Gaussian noise for (epsilon,
       ``delta``).
@@ -80,29 +80,29 @@ class StreamPrivatizer:
 
     @property
     def kind(self) -> Literal["plain", "each", "tree", "doubling", "factorisation"]:
-        r"""How sums are formed: exactly, from noisy outcomes, or by the mechanism ``release``."""
+        r"""How sums are released: exactly, from noisy outcomes, or by the mechanism ``release``."""
         if self.trust == "central":
             return self.release
         return "plain" if self.trust == "none" else "each"
 
     @property
     def block(self) -> int:
-        r"""The number of outcomes per item of the factorisation."""
+        r"""The number of outcomes that the factorisation adds up to one item; otherwise 1."""
         return -(-self.horizon // _MOST_ITEMS) if self.kind == "factorisation" else 1
 
     @property
     def items(self) -> int:
-        r"""The number of items of a base arm that is played in every round."""
+        r"""The largest number of items of a base arm, which is reached if it is always played."""
         return -(-self.horizon // self.block)
 
     @property
     def grid(self) -> int:
-        r"""The grid size g of the factorisation, at least 16 sqrt(items); noise is in steps 1/g."""
+        r"""The grid size g >= 16 sqrt(items) of the factorisation; its noise is in steps of 1/g."""
         return _LEAST_GRID << -(-(self.items - 1).bit_length() // 2)
 
     @property
     def moves(self) -> tuple[int, ...]:
-        r"""Bounds on the change in each noisy value of a base arm when one outcome changes."""
+        r"""For each noisy value of a base arm, a bound on its change if one outcome changes."""
         match self.kind:
             case "tree":
                 return (1,) * self.horizon.bit_length()
@@ -113,7 +113,7 @@ class StreamPrivatizer:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        r"""The joint sensitivity of all noisy values to the ``sent`` outcomes of one user."""
+        r"""The joint sensitivity of all noisy values to one user, who sends ``sent`` outcomes."""
         return _sensitivity(self)
 
     @property
@@ -123,26 +123,23 @@ class StreamPrivatizer:
 
     @property
     def mechanism(self) -> Mechanism | None:
-        r"""A single mechanism that costs as much privacy as all releases of a user."""
+        r"""A single mechanism with the guarantee of all releases together; None without privacy."""
         noise = self.noise
         return None if noise is None else Mechanism(noise=noise, sensitivity=self.sensitivity)
 
     def guarantee(self) -> PrivacyCurve | None:
-        r"""The guarantee for each user, derived from noise and sensitivity."""
         noise = self.noise
         return None if noise is None else PrivacyCurve(noise=noise, sensitivity=self.sensitivity)
 
     def assumed(self) -> tuple[str, ...]:
-        r"""The assumptions of the guarantee, except those about the noise source."""
         return _ASSUMED[self.trust]
 
     @property
     def bits(self) -> int:
-        r"""The number of bits in one message of a user."""
+        r"""The number of bits that a user sends for one outcome."""
         return _WORD if self.trust == "local" else 1
 
     def draw(self, shape: tuple[int, ...], rng: Rng) -> Integers:
-        r"""Draw fresh noise of this ``shape``."""
         noise = self.noise
         if noise is None:
             raise NotDerived("the noise of a stream", "the stream is not private")
@@ -163,7 +160,7 @@ def _noise(privatizer: StreamPrivatizer) -> Noise:
 
 
 class Tables(NamedTuple):
-    r"""The arrays of all sums, indexed by cell, for the compiled loop."""
+    r"""The arrays of :class:`Totals` for the compiled loop, by run and base arm."""
 
     taken: Integers
     exact: Integers
@@ -176,11 +173,12 @@ class Tables(NamedTuple):
 
 
 class Totals:
-    r"""Tables of the released sums of ``arms`` base arms, with one run per generator in ``rngs``.
+    r"""The running sums of ``arms`` base arms in several runs, one run per generator in ``rngs``.
 
-    Without privacy and in the local model the sums of the received values are released unchanged;
-    otherwise released values are stored separately from the exact sums. If ``each`` is true, the
-    caller of :meth:`add` draws noise for every outcome; otherwise this class draws the noise.
+    Without privacy and in the local model, a released value is the sum of the values that users
+    sent. In the central model, released values are stored separately from the exact sums. If
+    ``each`` is true, the caller of :meth:`add` draws noise for every outcome; otherwise this class
+    draws the noise.
     """
 
     def __init__(self, privatizer: StreamPrivatizer, arms: int, rngs: Sequence[Rng]) -> None:
@@ -231,7 +229,7 @@ class Totals:
         self.inverse = inverse(held.items, held.grid)[::-1].copy()
 
     def tables(self) -> Tables:
-        r"""The arrays without copies; ``values`` is empty if it equals ``exact``."""
+        r"""All arrays, not copied; ``values`` is empty if released and exact sums are the same."""
         own: Any = self.value.ravel() if self.value.dtype == np.float64 else np.zeros(0)
         every = (self.noise, self.items, self.column, self.inverse)
         return Tables(self.taken, self.exact, self.count.ravel(), own, *every)
@@ -286,5 +284,8 @@ def _ordered_sum(terms: Floats) -> float:
 
 
 def inverse(items: int, grid: int) -> Floats:
-    r"""The first column of the Toeplitz matrix A C^-1 of ``SquareRootSum``, as floats."""
+    r"""The first column of the Toeplitz matrix A C^-1, as floats.
+
+    A computes prefix sums, and C is the strategy matrix of ``SquareRootSum`` on this ``grid``.
+    """
     return np.array([float(h.mid()) for h in series(items, grid)]) / grid

@@ -1,8 +1,9 @@
-r"""The assumptions and deployment of a protocol of n users: dropouts, collusion, aggregation.
+r"""Dropouts, collusion and aggregation of a protocol, and what follows for its guarantee.
 
 The noise of users who drop out or collude gives no protection, so the noise of the other users
-alone must satisfy the guarantee. Noise, mechanism, guarantee and assumptions are derived from the
-protocol and its deployment. Proofs: docs/proofs/bandits.md.
+alone must satisfy the guarantee. The noise, the mechanism, the guarantee and the assumptions of a
+release are derived here from its protocol and its :class:`Deployment`. Proofs:
+docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
@@ -48,12 +49,13 @@ _SILENT: Final = (Step.INPUT, Step.SHARES, Step.KEYS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    r"""A plan for dropouts and collusion: at most a fraction ``dropouts`` of n users drops out.
+    r"""The planned dropouts, the possible collusion, and the aggregation of a release.
 
-    At least a fraction ``honest`` of the users follows the protocol and keeps its noise secret; the
-    other users may collude with the server. The guarantee of a release is derived for the smallest
-    possible number of remaining honest users (:meth:`counted_on`). ``aggregation="masked"`` runs
-    every release over :class:`dpcore.secure_aggregation.masked_aggregation.MaskedAggregation`.
+    At most a fraction ``dropouts`` of the users drops out. At least a fraction ``honest`` of the
+    users follows the protocol and keeps its noise secret; the others may collude with the server.
+    The guarantee of a release is derived for the smallest possible number of honest users who do
+    not drop out (:meth:`counted_on`). ``aggregation="masked"`` runs every release over
+    :class:`dpcore.secure_aggregation.masked_aggregation.MaskedAggregation`.
     """
 
     honest: Exact = Exact(1, within="(0, 1]", reason="only the noise of honest users protects")
@@ -70,26 +72,25 @@ class Deployment:
             raise InvalidParameter("dropouts", self.dropouts, reason)
 
     def reporting(self, users: int) -> int:
-        r"""The number of users, out of n, who send a message after the planned dropouts."""
+        r"""The number of ``users`` who send a message if as many as planned drop out."""
         n = integer("users", users, at_least=1)
         return n - math.floor(n * self.dropouts) if self.dropouts else n
 
     def colluding(self, users: int) -> int:
-        r"""The number of users, out of n, who may reveal their noise to the server."""
+        r"""The number of ``users`` who may reveal their noise to the server."""
         return math.floor(users * (1 - self.honest))
 
     def counted_on(self, users: int) -> int:
-        r"""The smallest number of users, out of n, who add noise and keep it secret; at least 1."""
+        r"""The smallest number of ``users`` who add noise and keep it secret; at least 1."""
         return self.reporting(users) - self.colluding(users)
 
     @property
     def factor(self) -> int:
-        r"""An integer upper bound on n/counted_on(n), the factor by which noise may increase."""
+        r"""An integer upper bound on n/counted_on(n), by which each user's noise may grow."""
         return math.ceil(1 / (self.honest - self.dropouts))
 
     @property
     def assumption(self) -> str:
-        r"""The assumption about the users on which the guarantee depends."""
         gone, dishonest = self.dropouts, 1 - self.honest
         if not gone and not dishonest:
             return ALL_HONEST
@@ -117,8 +118,9 @@ def masked_sum(
 ) -> Fraction:
     r"""Run ``protocol`` once over a masked aggregation, and return the estimate.
 
-    As many users drop out as ``plan`` allows, at three different steps. ``encoded`` is the sum over
-    the remaining users; the values of the users are simulated by dividing it evenly among them.
+    As many users drop out as ``plan`` allows, at three different steps. ``encoded`` is the sum of
+    the encodings of all other users. Their single values do not affect the estimate, so the sum is
+    divided evenly among them.
     """
     n = protocol.users
     stay, colluding = plan.reporting(n), plan.colluding(n)
@@ -161,7 +163,7 @@ AnyProtocol: TypeAlias = SumProtocol | BitProtocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relaxed:
-    r"""An assumed (epsilon_hat, q_hat)-relaxed aggregation (Chowdhury and Zhou 2023)."""
+    r"""The assumption of an (epsilon_hat, q_hat)-relaxed aggregation (Chowdhury and Zhou 2023)."""
 
     epsilon_hat: Fraction
     q_hat: Fraction
@@ -174,7 +176,7 @@ class Relaxed:
 def implied(
     protocol: AnyProtocol | None, relaxed: Relaxed | None, plan: Deployment
 ) -> tuple[str, ...]:
-    r"""The assumptions of the protocol, except those about the noise source."""
+    r"""The assumptions of ``protocol`` under this plan, except those about the noise source."""
     match protocol:
         case AggregatedSum():
             masked = (MASKED,) if plan.aggregation == "masked" else ()
@@ -192,7 +194,10 @@ def implied(
 def mechanism_of(
     protocol: SumProtocol | BinaryShuffle, plan: Deployment, least: Noise | None
 ) -> Mechanism:
-    """The mechanism that protects a user in the worst case, with noise ``least`` if it is given."""
+    """The mechanism that protects a user if all planned dropouts and collusion occur.
+
+    If ``least`` is given, the noise of the mechanism is ``least``, and further noise is ignored.
+    """
     counted = plan.counted_on(protocol.users)
     if isinstance(protocol, ShuffledPure):
         return protocol.sum_mechanism(counted)
@@ -239,9 +244,9 @@ def guarantee_of(
 def noise_by_user(
     noise: Noise, *, users: int, sums: int, rng: Rng, at_once: int = 1 << 16
 ) -> list[int]:
-    r"""Draw the noise of ``sums`` released sums in the local model, each a total over ``users``.
+    r"""Draw the total noise of ``users`` in the local model, for each of ``sums`` released sums.
 
-    The noise of every user is drawn, at most about ``at_once`` values at a time: computing the law
+    The noise of every user is drawn, at most about ``at_once`` values at a time. Computing the law
     of the total for each number of users would take longer.
     """
     rows = max(at_once // sums, 1)

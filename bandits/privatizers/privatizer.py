@@ -1,10 +1,11 @@
-r"""Privatize rewards: a batch of one arm becomes one released sum, the policy's only information.
+r"""Privatizers, which release noisy sums of rewards; a policy receives nothing else.
 
-:class:`Releasing` is the interface for encoding, release, record and guarantee. A *size* identifies
-a kind of release: the number of users for a sum of one arm (:class:`Privatizer`), or the numbers of
-users and coordinates for averages of several actions (``bandits.privatizers.vector_averages``). The
-parts of a guarantee are the possible participations of one user, and the guarantee is that of the
-worst part (``bandits.privatizers.run_guarantee``).
+:class:`Releasing` is the interface for encoding, release, record and guarantee. Releases may differ
+in their *size*, which determines their noise. The size of a sum of one arm (:class:`Privatizer`) is
+the number of users. The size of averages of several actions consists of the numbers of users and
+actions (``bandits.privatizers.vector_averages``). Which releases contain a given user is not known
+in advance, so the guarantee of a run is the worst over all possible participations of a user
+(``bandits.privatizers.run_guarantee``).
 
 A privatizer defines the protocol for every number of users. Its noise, bits, guarantee and releases
 are derived from that protocol (``bandits.privatizers.deployment``). The privatizer without privacy
@@ -64,14 +65,14 @@ class Releasing(ABC, Generic[Size]):
     @property
     @abstractmethod
     def epsilon(self) -> RationalLike | None:
-        r"""The epsilon in the papers' formulas, or None without privacy."""
+        r"""The epsilon in the papers' formulas for the noise, or None without privacy."""
 
     @abstractmethod
     def size_of(self, ask: Ask) -> Size:
-        r"""The size of the release that contains the users of ``ask``."""
+        r"""The size of the release that answers the request ``ask``."""
 
     def present(self, ask: Ask) -> Ask:
-        r"""The request ``ask`` without the users who drop out and are missing from the sums."""
+        r"""The request ``ask`` reduced to the users who do not drop out."""
         return ask
 
     @abstractmethod
@@ -98,20 +99,20 @@ class Releasing(ABC, Generic[Size]):
 
     @abstractmethod
     def record(self, size: Size, batch: str) -> Release | None:
-        r"""The record of one release, or None if no mechanism describes the server's view."""
+        r"""The record of a release for accounting; None if no mechanism describes the release."""
 
 
 _PLAIN_STEPS: Final = 1 << 20
 
 
 class Privatizer(Releasing[int]):
-    r"""Release the sum of ``pulls`` rewards privately; subclass this class for other methods.
+    r"""Base class of privatizers that release the sum of the rewards of one arm in a batch.
 
     All methods take the number of users n = ``pulls`` >= 1, on which the precision g, the modulus m
     and the noise depend. A subclass defines its name, the epsilon in the papers' formulas and the
-    protocol; the other methods follow from the protocol, and overriding them raises
-    :class:`TypeError`. Only ``release`` may be overridden, with the same law of the output, for
-    example to send messages. An override is trusted code; test it with an audit.
+    protocol. The final methods follow from the protocol, and overriding them raises
+    :class:`TypeError`. ``release`` may be overridden, for example to send messages, if the law of
+    the output is the same. An override is trusted code; test it with an audit.
 
     >>> from dpcore import DiscreteLaplace
     >>> class Halves(Privatizer):
@@ -152,50 +153,49 @@ class Privatizer(Releasing[int]):
 
     @property
     def relaxed(self) -> Relaxed | None:
-        r"""The assumed aggregation of :class:`ShuffledPure`, or None for all other protocols."""
+        r"""The aggregation that a :class:`ShuffledPure` assumes, or None for other protocols."""
         return None
 
     @property
     def deployment(self) -> Deployment:
-        r"""The plan for dropouts and collusion, and the kind of aggregation."""
+        r"""The planned dropouts and collusion, and the kind of aggregation."""
         return EVERYONE
 
     @property
     def least_noise(self) -> Noise | None:
-        r"""The noise on which a release's guarantee relies, or None if it relies on all noise."""
+        r"""The noise that alone suffices for the guarantee, or None if all noise is needed."""
         return None
 
     @final
     def reporting(self, pulls: int) -> int:
-        r"""The number of rewards in the sum of n users after the planned dropouts."""
+        r"""The number of users, out of n, whose rewards are in the sum after planned dropouts."""
         return pulls if self.protocol(pulls) is None else self.deployment.reporting(pulls)
 
     @final
     def precision(self, pulls: int) -> int:
-        r"""The number of steps g in which rewards are encoded in a batch of n users."""
+        r"""The precision g in a batch of n users: a reward is encoded as an integer in [0, g]."""
         protocol = self._of(pulls)
         return _PLAIN_STEPS if protocol is None else protocol.precision
 
     @final
     def bits(self, pulls: int) -> int:
-        r"""The number of bits in one user's message in a batch of n users."""
         protocol = self._of(pulls)
         return _PLAIN_STEPS.bit_length() if protocol is None else protocol.bits_per_user
 
     @final
     def noise(self, pulls: int) -> Noise | None:
-        r"""The law of the noise of the reported sum, in steps of 1/g, or None without noise.
+        r"""The law of the noise in the sum of the :meth:`reporting` users, in steps of 1/g.
 
-        The analyzer subtracts the mean of a law that is not centred.
+        It is None without noise. The analyzer subtracts the mean of a law that is not centred.
         """
         protocol = self._of(pulls)
         return None if protocol is None else protocol.total_noise(self.reporting(pulls))
 
     @final
     def missed(self, pulls: int) -> Fraction:
-        r"""An upper bound on the probability that the noise of a batch deviates from :meth:`noise`.
+        r"""A bound on the probability that a sum deviates from the rewards plus :meth:`noise`.
 
-        It is 0 except for a :class:`PureShuffle`, which may replace rewards.
+        It is 0 except for a :class:`PureShuffle`, which may replace rewards by random messages.
         """
         protocol = self._of(pulls)
         if not isinstance(protocol, PureShuffle):
@@ -203,11 +203,11 @@ class Privatizer(Releasing[int]):
         return _missed(protocol, self.reporting(pulls))
 
     def of_parts(self, parts: Sequence[int]) -> tuple[Noise | None, Fraction]:
-        r"""Return (noise, missed) for the sum of releases of the sizes ``parts``.
+        r"""Return (noise, missed) for the total of several releases with the sizes ``parts``.
 
-        ``noise`` is the law of the total noise. With probability at most ``missed``, a released sum
-        deviates from this law. Raises :class:`InvalidParameter` if dpcore has no law of the total
-        noise.
+        ``noise`` is the law of the total noise. ``missed`` bounds the probability that the total
+        deviates from the rewards plus this noise. Raises :class:`InvalidParameter` if dpcore has no
+        law of the total noise.
         """
         if len(parts) == 1:
             return self.noise(*parts), self.missed(*parts)
@@ -247,7 +247,6 @@ class Privatizer(Releasing[int]):
 
     @final
     def guarantee(self, pulls: int) -> Guarantee | None:
-        r"""The guarantee of a batch for each of its users, or None if it is not private."""
         protocol = self._of(pulls)
         if protocol is None:
             return None
@@ -255,16 +254,11 @@ class Privatizer(Releasing[int]):
 
     @final
     def assumed(self, pulls: int) -> tuple[str, ...]:
-        r"""The assumptions of the guarantee of a batch, except those about the noise source."""
         found = implied(self._of(pulls), self.relaxed, self.deployment)
         return tuple(dict.fromkeys((*found, *self.assumptions)))
 
     @final
     def record(self, pulls: int, batch: str) -> Release | None:
-        r"""The record of one release, for accounting, ledgers and certificates.
-
-        It is None if no mechanism describes the server's view.
-        """
         protocol = self._of(pulls)
         if protocol is None or isinstance(protocol, (ShuffledPure, PureShuffle)):
             return None
@@ -294,7 +288,6 @@ class Privatizer(Releasing[int]):
 
     @final
     def checked(self, encoded_sum: int, pulls: int) -> int:
-        r"""Return ``encoded_sum``; raise an error if no encodings have this sum."""
         total = integer("encoded_sum", encoded_sum, at_least=0)
         if total > (most := self.reporting(pulls) * self.precision(pulls)):
             reason = f"must be <= {most}, the number of reporting users times the precision"

@@ -1,11 +1,11 @@
-r"""Returning users: M users, each in at most B releases and charged before each release.
+r"""Returning users: each of M users is in at most B releases and is charged before each of them.
 
-The guarantee of a user covers all releases together, so here all releases use one mechanism, that
-is, the same g and at least the same noise for every number of users (:class:`SteadyPrivatizer`).
-Then the cost does not depend on which releases contain the user, and B visits cost exactly the
-B-fold composition of one privacy curve. A :class:`Pool` counts the visits in its run, and a
-:class:`LedgerBook` records the budget that every user has spent over several runs. A user without
-remaining visits is turned away.
+The guarantee of a user covers all releases that contain the user. All of these releases use one
+mechanism (:class:`SteadyPrivatizer`), that is, the same precision g and at least the same noise for
+every number of users. The cost of a user then does not depend on which releases these are, and B
+visits cost exactly the B-fold composition of one privacy curve. A :class:`Pool` counts the visits
+in its run, and a :class:`LedgerBook` records the budget that every user has spent over several
+runs. A user without remaining visits is turned away.
 
 A release needs a different user for each reward. An elimination that pulls every active arm l times
 splits the batch into m releases per arm, none with more than half of all users, and adds their
@@ -74,13 +74,13 @@ _ROUNDED: Final = 10**6
 class SteadyPrivatizer(Planned[AggregatedSum | BinaryShuffle]):
     r"""Release sums with noise of the same ``law``, in steps of 1/g, for any number of users.
 
-    With secure aggregation, each user adds a share of the discrete Laplace or Skellam noise. If the
-    law is a sum of N discrete Gaussians or of N shuffled fair bits, each of n users adds ceil(N/n)
-    terms. A release then contains at least N terms, and the guarantee is for N terms. With shuffled
-    bits, ``steps`` is 1 and rewards are rounded to a bit. The number g = ``steps`` is the same for
-    every n, so every release protects a reward equally well. ``failure`` is the probability that a
-    sum mod m is decoded incorrectly. With a ``deployment``, the remaining users add this noise in
-    the worst case.
+    The precision g = ``steps`` is the same for every number n of users, so every release protects a
+    reward equally well. With secure aggregation, each user adds a share of discrete Laplace or
+    Skellam noise. If the law is a sum of N discrete Gaussians or of N fair bits, each of n users
+    adds ceil(N/n) terms. A release then contains at least N terms, and the guarantee relies on N of
+    them. Fair bits are shuffled; then g = 1 and rewards are rounded at random to a bit. ``failure``
+    is the probability that a sum mod m is decoded incorrectly. With a ``deployment``, the users who
+    neither drop out nor collude add this noise in the worst case.
     """
 
     law: SteadyLaw
@@ -110,7 +110,7 @@ class SteadyPrivatizer(Planned[AggregatedSum | BinaryShuffle]):
 
     @property
     def epsilon(self) -> Fraction:
-        r"""The exact g/s for discrete Laplace noise of scale s, otherwise g/sigma rounded up."""
+        r"""The ratio g/s for discrete Laplace noise of scale s; otherwise g/sigma, rounded up."""
         if isinstance(self.law, DiscreteLaplace):
             return self.steps / self.law.scale
         least, _ = variance(self.law)
@@ -124,7 +124,7 @@ class SteadyPrivatizer(Planned[AggregatedSum | BinaryShuffle]):
 
     @property
     def curve(self) -> PrivacyCurve:
-        r"""The guarantee of one release for one contribution."""
+        r"""The privacy curve of one release, for one reward of a user."""
         return PrivacyCurve(noise=self.law, sensitivity=self.steps)
 
     def plan(self, n: int) -> AggregatedSum | BinaryShuffle:
@@ -173,18 +173,18 @@ def _threshold(steady: SteadyPrivatizer, noise: Noise) -> int:
 
 
 class Pool(Users):
-    r"""A pool of M = ``users`` users; each is in at most B = ``max_visits`` distinct releases.
+    r"""A pool of M = ``users`` users, each of whom is in at most B = ``max_visits`` releases.
 
     For every release, users arrive in a random order drawn by ``arrivals`` until the release is
-    full. A user who has been in B releases of this pool, or lacks budget in the ``book`` of this
-    pool, is turned away. The limit B is independent of the book, so a ledger may cover the visits
-    of several runs; the book may turn users away earlier. If too few users can take part, the batch
-    is not played, and users already charged for it remain charged. ``turned_away`` counts refusals;
-    ``dry`` is true if a batch was not played.
+    full. A user is turned away after B releases of this pool, or if the ``book`` of this pool has
+    no budget left for the user. The limit B is independent of the book, because a ledger may cover
+    the visits of several runs. If too few users can take part, the batch is not played, and users
+    already charged for it remain charged. ``turned_away`` counts refusals; ``dry`` is true if a
+    batch was not played.
 
     The same user may pull several arms: each pull draws a new reward of its arm.
 
-    The default ``book`` is unlimited. Raises :class:`InvalidParameter` if users is outside [1,
+    The default ``book`` has no limit. Raises :class:`InvalidParameter` if users is outside [1,
     2^27], max_visits is outside [1, 2^29], privatizer or arrivals has the wrong type, or the curve
     of the book differs from that of the privatizer.
     """
@@ -245,7 +245,7 @@ class Pool(Users):
 
     @property
     def most_visits(self) -> int:
-        r"""The largest number of releases charged to one user."""
+        r"""The largest number of releases for which any user has been charged."""
         return int(self.visited.max())
 
     def _filled(self, count: int, release: str) -> bool:
@@ -293,11 +293,11 @@ _PLAYED: Final = "was already played on this ledger; use a new name, because the
 
 
 def visits_budget(curve: PrivacyCurve, max_visits: int) -> Word:
-    r"""The budget of a user for exactly ``max_visits`` releases of ``curve``.
+    r"""The budget with which a user can pay for exactly ``max_visits`` releases of ``curve``.
 
-    It uses the pure epsilon if it is finite, otherwise the Renyi divergences of orders 2 to 32. A
-    filter rounds each cost up, so the budget exceeds the exact cost by a relative error of at most
-    visits/2^60.
+    It is a pure epsilon if that is finite, and otherwise a list of Renyi divergences of the orders
+    2, 4, 8, 16 and 32. A filter rounds each cost up, so the budget exceeds the exact cost by a
+    relative error of at most visits/2^60.
     """
     most = visits_of(max_visits)
     if not isinstance(curve, PrivacyCurve):
@@ -328,7 +328,7 @@ def people(users: object) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Book:
-    r"""The budget that each user has spent on releases of ``curve``; this class sets no limit."""
+    r"""The spending of each user on releases of ``curve``, without a limit in this base class."""
 
     curve: Of[PrivacyCurve] = Of(PrivacyCurve, _CURVE)
 
@@ -350,7 +350,7 @@ class Book:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerBook(Book):
-    r"""A book in a ledger whose users are named ``user 0``, ``user 1``, and so on.
+    r"""The budget that users have spent in a ledger, which names them ``user 0``, ``user 1``, ...
 
     ``run`` names this run in the ledger. Use a new name for each start: a restarted run draws new
     noise, but the ledger charges each batch name only once, so a reused name is refused. If several
@@ -436,7 +436,7 @@ def steady_for(
     failure: RationalLike,
     deployment: Deployment = EVERYONE,
 ) -> SteadyPrivatizer:
-    """Calibrate an algorithm's least noise for (epsilon, delta) over ``max_visits`` releases."""
+    """The privatizer with the least noise for (epsilon, delta) over ``max_visits`` releases."""
     if algorithm not in _LAWS:
         reason = f"does not support returning users; use one of {', '.join(_LAWS)}"
         raise InvalidParameter("algorithms", algorithm, reason)

@@ -1,4 +1,4 @@
-r"""The guarantee of a run for each of its users, and the users who are charged for its batches.
+r"""The guarantee of a run for each of its users, and which users are charged for its batches.
 
 Proofs: docs/proofs/bandits.md.
 """
@@ -30,12 +30,14 @@ _THEOREM: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunGuarantee(Guarantee):
-    r"""The guarantee of a run for each of its users, the worst over ``parts``.
+    r"""The guarantee of a run for each of its users, which is the worst of ``parts``.
 
-    For new users a part is a distinct release; for returning users it consists of all releases of
-    one user. ``parts`` cover every possible release of a run of this length, for all data; a run
-    with a single arm releases nothing and is perfectly private. ``assumptions`` lists the
-    assumptions of the guarantee.
+    A part is the guarantee for one possible participation of a user: in a single release for new
+    users, in all releases of one user for returning users. The ``parts`` cover every possible
+    release of a run of this length, for all data. The bounds of a run with parts are upper bounds,
+    and their ``lower`` is None, because a run need not contain the worst participation. A run with
+    a single arm has no parts: it releases nothing and is perfectly private. ``assumptions`` lists
+    the assumptions of the guarantee.
     """
 
     parts: tuple[Guarantee, ...]
@@ -43,26 +45,21 @@ class RunGuarantee(Guarantee):
 
     @property
     def scope(self) -> Scope:
-        r"""The common scope of the parts; the default scope if there are none."""
         return next((part.scope for part in self.parts), Scope())
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""An upper bound on epsilon at ``delta``; ``lower`` is None if there are parts."""
         exact = probability("delta", delta)
         return self._worst(_epsilon(part, exact, relative) for part in self.parts)
 
     def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""An upper bound on delta at ``epsilon`` >= 0; ``lower`` is None if there are parts."""
         exact = at_least_zero("epsilon", epsilon)
         return self._worst(_delta(part, exact, relative) for part in self.parts)
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""An upper bound on the Renyi divergence; ``lower`` is None if there are parts."""
         exact = order_above_one(order)
         return self._worst(part.renyi(exact, relative) for part in self.parts)
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""An upper bound on the zCDP parameter; ``lower`` is None if there are parts."""
         return self._worst(part.zcdp(relative) for part in self.parts)
 
     def _worst(self, found: Iterable[Bound]) -> Bound:
@@ -77,7 +74,7 @@ class RunGuarantee(Guarantee):
         )
 
     def to_json(self) -> dict[str, Any]:
-        r"""The pure epsilon (or None), the number of parts and the assumptions, as JSON."""
+        r"""JSON with the pure epsilon (or None), the number of parts and the assumptions."""
         largest = self.pure().upper
         return {
             "pure": str(largest) if isinstance(largest, Fraction) else None,
@@ -87,9 +84,9 @@ class RunGuarantee(Guarantee):
 
 
 class Users:
-    r"""A model of the users of a run: it admits or refuses each batch, and charges its users.
+    r"""The users of a run: which of them are in a batch, and what they are charged for it.
 
-    Users of this class are new: their number is unlimited, and no user returns.
+    In this base class all users are new: their number is unlimited, and no user returns.
     """
 
     __slots__ = ()
@@ -99,7 +96,7 @@ class Users:
         return True
 
     def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee | None:
-        r"""The guarantee of releases of these ``sizes`` for each user, or None without privacy."""
+        r"""The guarantee for each user if releases have these ``sizes``; None if not private."""
         parts: dict[Guarantee, None] = {}
         assumed: dict[str, None] = {}
         for size in sizes:

@@ -1,11 +1,13 @@
-r"""Private averages of several actions at once, the PRIVATIZERs of Li, Zhou and Ji (LZJ).
+r"""Private averages of several actions at once, the PRIVATIZER procedures of Li, Zhou and Ji (LZJ).
 
-A client sends one average reward for each of s actions, clipped to [-B, B] and encoded as an
-integer in [0, g] (:class:`bandits.batch.Encoding`). A client therefore changes each of the s sums
-by at most g. The noise is discrete. ``calibration="exact"`` uses the least noise that is certified
-for (epsilon, delta) if all s averages of a client change by g at once. ``"paper"`` uses the paper's
-formula; the true epsilon and delta are derived from the noise. ``"pure"`` uses discrete Laplace
-noise of scale s g/epsilon, which is epsilon-DP for the client.
+A client sends one average reward for each of s actions. Each average is clipped to [-B, B] and
+encoded as an integer in [0, g] (:class:`bandits.batch.Encoding`), so a client changes each of the s
+sums over clients by at most g. The noise is discrete. Its scale depends on ``calibration``:
+
+- ``"exact"``: the least noise certified for (epsilon, delta) if all s averages of a client change
+  by g at once;
+- ``"paper"``: the paper's formula; the true epsilon and delta are derived from the noise;
+- ``"pure"``: discrete Laplace noise of scale s g/epsilon, which is epsilon-DP for the client.
 
 Sources in LZJ: eq. 5 (central), eq. 7 (local), Algorithm 2 (shuffle); with one action per client
 Appendix C: eq. 55, eq. 57, Algorithm 4; pure epsilon: Remark C.9. Proofs: docs/proofs/radius.md.
@@ -67,7 +69,7 @@ _ASSUMED: Final[dict[LinearTrust, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Averages:
-    r"""The size of a release: ``users`` clients, who each average ``coordinates`` actions."""
+    r"""The size of a release: ``users`` clients with averages of ``coordinates`` actions."""
 
     users: int
     coordinates: int
@@ -77,10 +79,10 @@ class Averages:
 class AveragePrivatizer(Releasing[Averages]):
     r"""Release noisy sums over clients of their averages of s actions, clipped at B = ``bound``.
 
-    ``trust`` selects the source of noise. ``central``: the server adds discrete Gaussian noise, or
-    discrete Laplace if ``calibration`` is ``pure``. ``local``: every client adds such noise to its
-    own message. ``shuffle``: every client adds random bits, which a shuffler mixes with the bits of
-    its values (binomial noise). ``none``: there is no noise.
+    With ``trust="central"`` the server adds discrete Gaussian noise to each sum, or discrete
+    Laplace noise if ``calibration`` is ``pure``. With ``local``, every client adds such noise to
+    its own averages. With ``shuffle``, every client adds random bits, which a shuffler mixes with
+    the bits of its averages, so the noise of a sum is binomial. With ``none`` there is no noise.
     """
 
     trust: LinearTrust = word(LinearTrust)
@@ -110,7 +112,6 @@ class AveragePrivatizer(Releasing[Averages]):
         return Encoding(precision=self._steps(size), low=-wide, high=wide)
 
     def bits(self, size: Averages) -> int:
-        r"""The number of bits of a client's s values; in the local model 64 for each value."""
         match self.trust:
             case "shuffle":
                 return self.shuffle(size).bits_per_user
@@ -120,23 +121,22 @@ class AveragePrivatizer(Releasing[Averages]):
                 return self._steps(size).bit_length() * size.coordinates
 
     def shuffle(self, size: Averages) -> VectorShuffle:
-        r"""The protocol of the shuffle model for a release of this size."""
         chosen = paper_shuffle if self._paper_bits else least_shuffle
         return chosen(self.epsilon, self.delta, size.users, size.coordinates)
 
     def noise(self, size: Averages) -> Noise | None:
-        r"""The law of the noise of each sum over clients, in steps; a binomial is not centred."""
+        r"""The law of the noise of each sum, in steps; binomial noise is not centred."""
         if self.trust == "none":
             return None
         added = self._added(size)
         return summed(added, size.users) if self.trust == "local" else added
 
     def proxy(self, size: Averages) -> Fraction:
-        r"""A variance proxy of the noise of one released *average* over clients, in rewards^2.
+        r"""A variance proxy of the noise X of one released average, in squared units of reward.
 
-        Unless the noise is discrete Laplace, the centred noise X is sub-Gaussian with this proxy:
-        E e^(tX) <= e^(t^2 proxy/2) for every t. The proxy of one discrete Laplace draw is
-        2 scale^2, and only the weaker bound of :meth:`tail` holds.
+        Unless the noise is discrete Laplace, the centred noise X is sub-Gaussian with this proxy: E
+        e^(tX) <= e^(t^2 proxy/2) for every t. The proxy of one discrete Laplace draw is 2 scale^2,
+        and only the weaker bound of :meth:`tail` holds.
         """
         if self.trust == "none":
             return Fraction(0)
@@ -151,22 +151,22 @@ class AveragePrivatizer(Releasing[Averages]):
         return draws * proxy * self._step(size) ** 2
 
     def tail(self, size: Averages) -> Fraction:
-        r"""A tail parameter c >= 0 of the noise X, in units of reward; 0 if X is sub-Gaussian.
+        r"""A tail parameter c >= 0 of the noise X of one released average, in units of reward.
 
-        If c > 0, then log E e^(tX) <= -(proxy/(2 c^2)) log(1 - c^2 t^2) for \|t\| < 1/c, where
-        proxy is :meth:`proxy`. Sums of continuous Laplace variables of scale c attain the bound.
+        It is 0 if X is sub-Gaussian. If c > 0, then log E e^(tX) <= -(proxy/(2 c^2)) log(1 - c^2
+        t^2) for \|t\| < 1/c, where proxy is :meth:`proxy`. Sums of continuous Laplace variables of
+        scale c attain the bound.
         """
         added = None if self.trust == "none" else self._added(size)
         return added.scale * self._step(size) if isinstance(added, DiscreteLaplace) else Fraction(0)
 
     def rounding(self, size: Averages) -> Fraction:
-        r"""A variance proxy of the randomised rounding of one released average."""
+        r"""A variance proxy of the error that random rounding causes in one released average."""
         return self.encoding(size).step ** 2 / (4 * size.users)
 
     def release_sums(
         self, encoded: Sequence[int], size: Averages, rng: Rng = SYSTEM
     ) -> tuple[ReleasedSum, ...]:
-        r"""Release the sums; in the local model the noise of every client is drawn."""
         unit, n = self.encoding(size), size.users
         exact = [integer("encoded", total, at_least=0) for total in encoded]
         if len(exact) != size.coordinates or max(exact) > n * unit.precision:
@@ -193,7 +193,6 @@ class AveragePrivatizer(Releasing[Averages]):
         return noise_by_user(own, users=size.users, sums=s, rng=rng, at_once=_AT_ONCE)
 
     def guarantee(self, size: Averages) -> Guarantee | None:
-        r"""The calibration target, or a guarantee derived from the noise if there is no target."""
         if self.trust == "none":
             return None
         if self.calibration == "exact" or self._paper_bits:
@@ -211,7 +210,6 @@ class AveragePrivatizer(Releasing[Averages]):
         return _ASSUMED[self.trust]
 
     def record(self, size: Averages, batch: str) -> Release | None:
-        r"""The record of the mechanism that protects a client (in the local model, its message)."""
         if self.trust == "none":
             return None
         return Release(mechanism=self._mechanism(size), batch=batch)
@@ -270,7 +268,7 @@ _FEW: Final = 1 << 18
 
 
 def moves(s: int) -> Sensitivity:
-    r"""The sensitivity of s sums to one client, who changes each by at most ``STEPS``."""
+    r"""The sensitivity of s sums to one client, who changes each sum by at most :data:`STEPS`."""
     return Sensitivity(STEPS) if s == 1 else Sensitivity.box((STEPS,) * s)
 
 
@@ -289,14 +287,14 @@ def least_gaussian(
 
 @lru_cache(maxsize=1 << 12)
 def paper_gaussian(epsilon: Fraction, delta: Fraction, s: int) -> DiscreteGaussian:
-    r"""The noise of LZJ eq. 5, whose formula guarantees (epsilon, delta) only for epsilon <= 1."""
+    r"""The noise of LZJ eq. 5, which is proven to give (epsilon, delta) only for epsilon <= 1."""
     ratio = Fraction(lzj_classical_gaussian(epsilon, delta).upper)
     return DiscreteGaussian(sigma_squared=math.ceil(ratio**2 * s * STEPS**2))
 
 
 @lru_cache(maxsize=1 << 12)
 def least_shuffle(epsilon: Fraction, delta: Fraction, n: int, s: int) -> VectorShuffle:
-    r"""A protocol with nearly the fewest fair bits certified to give (epsilon, delta)."""
+    r"""The protocol with nearly the fewest fair bits certified to give (epsilon, delta)."""
     return VectorShuffle(
         users=n,
         noise_bits=-(-_enough(epsilon, delta, s) // n),
@@ -308,7 +306,7 @@ def least_shuffle(epsilon: Fraction, delta: Fraction, n: int, s: int) -> VectorS
 
 @lru_cache(maxsize=1 << 12)
 def paper_shuffle(epsilon: Fraction, delta: Fraction, n: int, s: int) -> VectorShuffle:
-    r"""The protocol of LZJ Algorithm 2, verified to satisfy (epsilon, delta)."""
+    r"""The protocol of LZJ Algorithm 2; raises an error unless (epsilon, delta) is certified."""
     found = lzj_vector(n, s, epsilon, delta)
     protocol = VectorShuffle(
         users=n,
@@ -342,17 +340,18 @@ def _as_gaussian(epsilon: Fraction, delta: Fraction, s: int) -> Fraction:
 
 
 def lzj_classical_gaussian(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
-    r"""The ratio sigma/Delta = sqrt(2 ln(1.25/delta))/epsilon of LZJ Theorems 4.2, 4.4, C.1, C.3.
+    r"""The noise multiplier sqrt(2 ln(1.25/delta))/epsilon of LZJ Theorems 4.2, 4.4, C.1 and C.3.
 
-    It is proven only for epsilon <= 1 (Dwork and Roth 2014, Theorem A.1); ``accounting`` provides
-    the exact calibration and the true guarantee of this ratio.
+    It is the ratio of the standard deviation of Gaussian noise to the l2 sensitivity. It is proven
+    to give (epsilon, delta) only for epsilon <= 1 (Dwork and Roth 2014, Theorem A.1);
+    ``accounting`` provides the exact calibration and the true guarantee of this ratio.
     """
     e, log = epsilon_of(epsilon), log_of(Fraction(5, 4) / rational_in("delta", delta, "(0, 1)"))
     return narrow(lambda: (2 * log()).sqrt() / ball(e), WIDTH_BITS)
 
 
 def bit_steps(epsilon: Fraction, delta: Fraction, s: int) -> int:
-    r"""The number of steps g for shuffled bits, limited so that the bits can be certified."""
+    r"""The precision g of averages in shuffled bits, limited so that the bits can be certified."""
     bits = _as_gaussian(epsilon, delta, s)
     return next((g for g in _SHUFFLED if bits * g * g <= _MOST_BITS), _SHUFFLED[-1])
 

@@ -1,4 +1,4 @@
-r"""Worlds and presets by name, for the experiments of the papers and for real data."""
+r"""Simulated worlds by name (presets), for the experiments of the papers and for real data."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 r"""Simulated worlds: arms whose pulls give rewards in [0, 1].
 
-An environment outputs only the sum of a batch, with each reward encoded as floor(x g + U) with U
-uniform on [0, 1). Rewards and this rounding are drawn from the numpy generator ``world``; the
-privacy guarantee depends only on the sensitivity of the sum, which is always g.
+An environment outputs only the sum of a batch of encoded rewards. A reward x is encoded as floor(x
+g + U), where g is the precision and U is uniform on [0, 1). Rewards and this random rounding are
+drawn from the numpy generator ``world``. The privacy guarantee depends only on the sensitivity of
+the sum, which is always g.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _MOST_DEVIATION: Final = 1000
 class Environment(ABC):
     r"""A world of K arms: a pull of arm a gives an independent reward of mean ``means[a]``.
 
-    Rewards lie in [0, 1]; if actions are not pulls of single arms, rewards are at least ``lowest``.
+    Rewards lie in [0, 1]. In worlds with other actions than single arms, rewards may be unbounded
+    and their means lie in [``lowest``, 1].
     """
 
     __slots__ = ()
@@ -43,17 +45,16 @@ class Environment(ABC):
 
     @property
     def model(self) -> LinearModel | Problem | None:
-        r"""The server's prior knowledge, or None for independent arms."""
+        r"""What the server knows about the world in advance; None for independent arms."""
         return None
 
     @property
     @abstractmethod
     def means(self) -> tuple[float, ...]:
-        r"""The true means, as floats with error at most 1e-12, used only for the regret."""
+        r"""The true means, as floats with absolute error <= 1e-12; only the regret uses them."""
 
     @property
     def arms(self) -> int:
-        r"""The number of arms K."""
         return len(self.means)  # overridden where computing the means is slow
 
     @property
@@ -69,7 +70,7 @@ class Environment(ABC):
     def encoded_sums(
         self, ask: Ask, encoding: Encoding, world: np.random.Generator
     ) -> tuple[int, ...]:
-        r"""Draw the encoded sum over the users of ``ask`` for each action.
+        r"""Draw, for each action of ``ask``, the sum of the encoded values of all its users.
 
         In this class each user must pull one arm once; otherwise raises :class:`InvalidParameter`.
         """
@@ -99,12 +100,11 @@ class Environment(ABC):
     def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
         r"""Draw the result of :meth:`encoded_sum`, whose arguments are already checked.
 
-        A subclass needs no other random method. The sum is over ``pulls`` encodings, which are
-        integers in [0, g] with mean ``means[arm]`` g, where g = ``precision``. An example is
-        floor(x g + U) for a reward x in [0, 1] and U uniform on [0, 1).
-        Rewards are independent within and between batches and drawn from the generator ``world``.
-        The privacy guarantee assumes the range of every encoding, which cannot be checked from the
-        sum.
+        A subclass need not define any other method that draws at random. The sum is over ``pulls``
+        encodings, which are integers in [0, g] with mean ``means[arm]`` g, where g = ``precision``.
+        An example is floor(x g + U) for a reward x in [0, 1] and U uniform on [0, 1). Rewards are
+        independent within and between batches and drawn from the generator ``world``. The privacy
+        guarantee assumes the range of every encoding, which cannot be checked from the sum.
 
         >>> class Thirds(Environment):
         ...     means = (2 / 3, 1 / 3)
@@ -189,8 +189,8 @@ class Bernoulli(Environment):
 class Table(Environment):
     r"""A world with rewards drawn with replacement from a table of real rewards, one list per arm.
 
-    The table has distinct values with their counts; a batch is one multinomial draw. Values are
-    exact rationals; a float is read as its shortest decimal form.
+    The rewards of a batch are drawn together, as a multinomial count for each distinct value.
+    Values are exact rationals; a float is read as its shortest decimal form.
     """
 
     values: tuple[tuple[Fraction, ...], ...]
@@ -260,9 +260,9 @@ def cz_instance(gap: RationalLike, seed: int, *, arms: int = 10) -> ClippedNorma
     r"""Create instance ``seed`` of the arms in Chowdhury and Zhou's code.
 
     The center of each arm is (1 - gap)/2 + gap u, where u is drawn uniformly from [0, 1) by numpy's
-    legacy generator with this seed, independently for each arm. Rewards have standard deviation
-    0.1. A ``gap`` of 0.5 gives their easy instances, with means in [0.25, 0.75], and 0.1 their hard
-    instances, with means in [0.45, 0.55].
+    legacy generator with this seed, independently for each arm. Rewards have standard deviation 0.1
+    before they are clipped. A ``gap`` of 0.5 gives their easy instances, with centers in [0.25,
+    0.75], and 0.1 their hard instances, with centers in [0.45, 0.55].
 
     >>> [round(center, 3) for center in cz_instance("0.5", 0).centers[:3]]
     [0.524, 0.608, 0.551]

@@ -92,7 +92,7 @@ BINARY: Final = Preset(
 
 
 def table_arms(path: Path, arms: int | None = None) -> Table:
-    r"""Read one arm per column, in the order of the file; values are exact rationals."""
+    r"""Read a table of rewards with one arm per column; values are exact rationals."""
     columns: list[list[Fraction]] = []
     for line, row in _rows(path):
         columns = columns or [[] for _ in row]
@@ -151,7 +151,7 @@ _CLICKS: Final = {"0": 0, "1": 1, "0.0": 0, "1.0": 1}
 
 
 def obd_arms(path: Path, arms: int | None = None) -> Bernoulli:
-    r"""Read one arm per item, in increasing order of ``item_id``; means are click rates."""
+    r"""Read one arm per item, ordered by ``item_id``; the mean of an arm is its click rate."""
     counts: Counter[int] = Counter()
     clicked: Counter[int] = Counter()
     for item, click in _obd_rows(path):

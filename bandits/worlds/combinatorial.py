@@ -1,11 +1,11 @@
-r"""Worlds of combinatorial semi-bandits: base arms with outcomes 0 or 1.
+r"""Simulated worlds of combinatorial semi-bandits, whose base arms have outcomes 0 or 1.
 
 The worlds are top-K, coverage of targets, paths through a grid, spanning trees, influence in a
-small graph, and the hard instances of Chen et al. (2020), with the lower bounds on the regret.
-Theorem 5 of that paper is for a multi-armed bandit: every super arm is one base arm. Theorem 6 is
-for m/K disjoint paths; the base arms of a path have equal outcomes. In Theorem 9 the best super arm
-consists of K base arms of its own; all other super arms share K - 1 public base arms, and each
-contains one more. All means are 1/2 or 1/2 minus a gap.
+small graph, and the hard instances of Chen et al. (2020), with their lower bounds on the regret. A
+hard instance has m base arms, and K base arms in each super arm. All means are 1/2 or 1/2 minus a
+gap. Theorem 5 is for a multi-armed bandit: every super arm is one base arm. Theorem 6 is for m/K
+disjoint paths; the base arms of a path have equal outcomes. In Theorem 9 the best super arm has K
+base arms of its own; all other super arms share K - 1 public base arms, and each contains one more.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ _EDGES: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BitWorld(Environment):
-    r"""Base arm i has outcome 1 with probability ``chances[i]``, independently in each round.
+    r"""A world in which base arm i has outcome 1 with probability ``chances[i]`` in each round.
 
-    ``together`` contains the number of the group of each base arm, or is None if all base arms are
-    independent. A group shares a uniform number U, and its base arm i has outcome 1 if U <
-    chances[i]. This is the strongest dependence of bits with these means.
+    Rounds are independent. ``together`` contains the number of the group of each base arm, or is
+    None if all base arms are independent. The base arms of a group share a uniform number U in each
+    round, and base arm i has outcome 1 if U < chances[i]. This is the strongest dependence of bits
+    with these means.
     """
 
     of: Problem
@@ -85,7 +86,7 @@ class BitWorld(Environment):
 
 
 def top_k(seed: int, arms: int, size: int) -> BitWorld:
-    """Create a world whose reward is the sum of K base arms.
+    """Create a world in which any K = ``size`` base arms form a super arm; its reward is their sum.
 
     K random base arms have mean 0.7, and all others have mean 0.3.
     """
@@ -96,7 +97,7 @@ def top_k(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def correlated(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Create the world of :func:`top_k`, but with one shared uniform number in each round."""
+    r"""Create the world of :func:`top_k`, but all base arms share one uniform number per round."""
     alone = top_k(seed, arms, size)
     return BitWorld(of=alone.of, chances=alone.chances, together=(0,) * arms)
 
@@ -104,9 +105,9 @@ def correlated(seed: int, arms: int, size: int) -> BitWorld:
 def coverage(seed: int, arms: int, size: int) -> BitWorld:
     r"""Create a maximum-coverage world with six targets and a greedy oracle (alpha = 1 - 1/e).
 
-    Each of arms/2 places has edges to two targets, which do not depend on the seed. A base arm is
-    an edge, and a super arm consists of all edges of size/2 places. The probabilities of the edges
-    are drawn from the seed, uniformly from [0, 1].
+    A base arm is an edge that covers a target if its outcome is 1. Each of ``arms``/2 places has
+    edges to two targets, which do not depend on the seed. A super arm consists of all edges of any
+    ``size``/2 places. The means of the edges are drawn from the seed, uniformly from [0, 1].
     """
     for argument, value in (("arms", arms), ("super_arm", size)):
         if value % _EDGES:
@@ -122,7 +123,7 @@ def coverage(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def path(seed: int, arms: int, size: int) -> BitWorld:
-    """Create a world of cheapest paths through an n by n grid; each path has 2 (n - 1) edges."""
+    """Create a world of cheapest paths through an n by n grid, each with 2 (n - 1) edges."""
     n = _nodes(
         arms, lambda n: 2 * n * (n - 1), "2 n (n - 1), e.g. 4, 12, 24 or 40, for an n by n grid"
     )
@@ -137,7 +138,7 @@ def path(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def tree(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Create a world of heaviest spanning trees of a complete graph with n (n - 1)/2 edges."""
+    r"""Create a world whose super arms are the spanning trees of a complete graph of n nodes."""
     n = _nodes(arms, lambda n: n * (n - 1) // 2, "n (n - 1)/2, e.g. 3, 6, 10 or 15, for n nodes")
     if size != n - 1:
         raise InvalidParameter("super_arm", size, f"must be {n - 1}, the number of edges in a tree")
@@ -153,7 +154,7 @@ def _nodes(arms: int, edges: Callable[[int], int], wanted: str) -> int:
 
 
 def influence(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Create an influence-maximisation world with ten edges: choose two of four source nodes."""
+    r"""Create an influence-maximisation world: choose two of four source nodes, with ten edges."""
     edges = ((0, 4), (0, 5), (1, 5), (1, 6), (2, 6), (2, 7), (3, 7), (3, 4), (4, 8), (6, 8))
     reward = Influence(edges)
     decisions = reward.super_arms(2)
@@ -177,9 +178,9 @@ _MIDDLE: Final = 0.5
 
 
 class LowerBound(NamedTuple):
-    r"""A lower bound: ``regret`` is the theorem's constant times ln T, as T tends to infinity.
+    r"""A lower bound on the regret of certain algorithms, as the horizon T tends to infinity.
 
-    ``of`` states the algorithms to which the ``theorem`` applies.
+    ``regret`` is c ln T with the constant c of the ``theorem``; ``of`` describes the algorithms.
     """
 
     theorem: str
@@ -188,7 +189,7 @@ class LowerBound(NamedTuple):
 
 
 def hard_mab(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Create the world of Theorem 5: m super arms of one base arm; the best has mean 1/2."""
+    r"""Create the world of Chen et al. (2020), Theorem 5: single arms, the best with mean 1/2."""
     if size != 1:
         raise InvalidParameter(
             "super_arm", size, "must be 1: in Theorem 5 each super arm is a single base arm"
@@ -197,7 +198,7 @@ def hard_mab(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def hard_paths(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Create the world of Theorem 6: m/K disjoint paths, whose base arms share one outcome."""
+    r"""Create the world of Chen et al. (2020), Theorem 6: disjoint paths with one outcome each."""
     if arms % size:
         raise InvalidParameter("super_arm", size, f"must divide arms = {arms}")
     count = arms // size
@@ -209,10 +210,11 @@ def hard_paths(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def hard_public(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Create the world of Theorem 9: a best super arm S* of K base arms, and m - 2K + 1 others.
+    r"""Create the world of Chen et al. (2020), Theorem 9, with m = ``arms`` and K = ``size``.
 
-    Each of the others consists of the same K - 1 public base arms, which share one outcome, and one
-    base arm of its own. All means outside S* are 1/2 minus the gap.
+    The best super arm consists of K base arms with mean 1/2. Each of the other m - 2K + 1 super
+    arms consists of the same K - 1 public base arms, which share one outcome, and one base arm of
+    its own. These base arms have mean 1/2 minus the gap.
     """
     if arms < 2 * size:
         raise InvalidParameter(
@@ -232,8 +234,8 @@ def lower_bound(
 ) -> LowerBound | None:
     r"""The asymptotic lower bound on the regret in ``preset``, or None if no theorem gives one.
 
-    Theorem 9 states only the order m K (1/Delta + 1/epsilon) ln T of the bound; the constant here
-    is 1.
+    For m base arms, K base arms in each super arm and a gap Delta of super arms, Theorem 9 states
+    only the order m K (1/Delta + 1/epsilon) ln T of the bound; the constant here is 1.
     """
     exact = positive_rational("epsilon", epsilon, "epsilon 0 needs infinite noise")
     m, k, log = arms, super_arm, math.log(horizon)

@@ -1,13 +1,14 @@
-r"""Worlds with linear rewards: the parameters of users are distributed around one theta*.
+r"""Simulated worlds of linear bandits, in which the users' parameters vary around one theta*.
 
 The experiments of LZJ (Li, Zhou and Ji, arXiv 2207.05827, Section 7) have dimension d = 20, k =
-10^3 actions, sigma = 0.1 and 10^5 users. The following choices are not in the paper: actions and
-theta* are uniform on the unit sphere, xi and the noise of a round are normal, and the privatizer
-clips averages at B = 2.
+10^3 actions and 10^5 users, whose parameters differ from theta* by xi with standard deviation sigma
+= 0.1. The following choices are not in the paper: actions and theta* are uniform on the unit
+sphere, xi and the noise of a round are normal, and the privatizer clips averages at B = 2.
 
 The paper's Appendix C has no experiments. For it, and for the comparison in Section 8 of many
 clients per phase with one client per round, rewards here are -1 and 1, which need no clipping, and
-all users have the same parameter. Infinite sets of actions are represented by a cover (Remark 3.1).
+all users have the same parameter. Infinite sets of actions are represented by a finite cover
+(:func:`bandits.actions.cover`, Remark 3.1).
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ _FINEST: Final = 24
 class LinearWorld(Environment):
     r"""A world in which action x gives user u the reward <theta_u, x> plus noise.
 
-    The difference xi = theta_u - theta* is normal or 0. If the model ``of`` has bounded rewards,
-    they are -B or B with mean <theta*, x>; otherwise xi and the noise of every round are normal
-    with standard deviations sigma and 1.
+    Let theta* = ``theta``. If the model ``of`` has bounded rewards, they are -B or B with mean
+    <theta*, x>, and theta_u = theta* for every user. Otherwise theta_u - theta* and the noise of
+    every round are normal with standard deviations sigma and 1.
     """
 
     lowest: ClassVar[int] = -1
@@ -75,7 +76,6 @@ class LinearWorld(Environment):
     def encoded_sums(
         self, ask: Ask, encoding: Encoding, world: np.random.Generator
     ) -> tuple[int, ...]:
-        r"""Draw, for each action, the sum of encoded average rewards of the users of ``ask``."""
         points = self.model.actions.points[list(ask.actions)]
         times = ask.times or (1,) * len(points)
         if self.model.bounded:
@@ -133,7 +133,6 @@ class CoveredWorld(LinearWorld):
 
     @property
     def gaps(self) -> tuple[float, ...]:
-        r"""The best mean over the shape minus the mean of each action in the cover."""
         theta = np.abs(np.array(self.theta))
         best = math.sqrt(theta @ theta) if self.shape == "ball" else theta.sum() / len(theta) ** 0.5
         return tuple(max(float(best) - mean, 0.0) for mean in self.means)
@@ -150,16 +149,17 @@ def sphere_instance(seed: int, actions: int, *, dimension: int = _DIMENSION) -> 
 
 
 def signs_instance(seed: int, actions: int, *, dimension: int = _DIMENSION) -> LinearWorld:
-    r"""Create :func:`sphere_instance` with rewards -1 and 1 and the same theta* for all users."""
+    r"""Create :func:`sphere_instance` with rewards -1 and 1; all users have the same parameter."""
     points, theta = _sphere(seed, actions, dimension)
     model = LinearModel(actions=Actions(points), deviation=0, bound=1, bounded=True)
     return LinearWorld(of=model, theta=theta)
 
 
 def covered_instance(shape: Shape, seed: int, actions: int) -> CoveredWorld:
-    r"""Create an instance whose actions cover the unit ball of R^3, or the largest box in it.
+    r"""Create a world whose actions cover the unit ball of R^3, or the largest box in it.
 
-    theta* is uniform on the sphere.
+    The cover has the radius 1/j for which there are ``actions`` actions; there must be such an
+    integer j. theta* is uniform on the unit sphere.
     """
     _, theta = _sphere(seed, 0, _COVERED)
     model = LinearModel(actions=_cover_of(shape, actions), deviation="0.1")

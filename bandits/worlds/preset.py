@@ -1,4 +1,4 @@
-r"""Presets, which consist of numbered worlds and a paper's settings for experiments in them."""
+r"""Presets: simulated worlds, numbered by instance, with a paper's settings for experiments."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _MOST_ARMS: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FromFile:
-    r"""A source whose instance i is the world ``read(path, K)``, with its arms in a random order.
+    r"""A source of worlds: instance i is ``read(path, K)`` with its arms in a random order.
 
-    K is None if the file determines the number of arms; ``wanted`` describes the file. The order of
-    the arms is drawn with numpy's legacy generator and seed i, whose stream never changes. With
-    ``several``, ``read`` also accepts a tuple of two or more files.
+    K is the number of arms, or None if the file determines it; ``wanted`` describes the file. The
+    order of the arms is drawn with numpy's legacy generator and seed i, whose stream never changes.
+    If ``several`` is true, ``read`` also accepts a tuple of two or more files.
     """
 
     read: Callable[[Any, int | None], Environment]
@@ -46,7 +46,7 @@ Data: TypeAlias = Path | Sequence[Path] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worlds:
-    r"""The environments of all instances; ``data`` is the SHA-256 hash of their file.
+    r"""The worlds of all instances; ``data`` is the SHA-256 hash of the file that was read.
 
     For several files it is the SHA-256 of their hexadecimal SHA-256 digests, one per line.
     """
@@ -75,11 +75,12 @@ class Worlds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    r"""A preset: worlds and the default settings of experiments in them.
+    r"""A preset: simulated worlds and the default settings of experiments in them.
 
     ``schedule`` is for batched elimination with the paper's radius; the exact radius has its own
-    schedule. ``arms`` is None if the data determine the number. ``users`` is the population of a
-    linear world, or None if it is unlimited; ``super_arm`` is the K of a combinatorial world.
+    schedule. ``arms`` is None if the data determine the number of arms. ``users`` is the population
+    of a linear world, or None if it is unlimited. ``super_arm`` is the number K of base arms in a
+    super arm of a combinatorial world.
     """
 
     name: str
@@ -97,13 +98,14 @@ class Preset:
     super_arm: int | None = None
 
     def arms_of(self, arms: int | None) -> int | None:
-        r"""The requested number K of arms, or the default of the preset.
+        r"""The number K of arms: the requested one, or otherwise the default of the preset.
 
         >>> from bandits.worlds import preset_of
         >>> preset_of("cz/easy").arms_of(None), preset_of("cz/easy").arms_of(4)
         (10, 4)
 
-        Raises :class:`InvalidParameter` if K < 1 or the data determine K.
+        Raises :class:`InvalidParameter` if a number is requested that is below 1, or although the
+        data determine it.
         """
         if arms is None:
             return self.arms
@@ -113,9 +115,10 @@ class Preset:
         return integer("arms", arms, at_least=1, at_most=_MOST_ARMS)
 
     def super_arm_of(self, size: int | None) -> int | None:
-        r"""The requested size of super arms, or the preset's default, or None without super arms.
+        r"""The size of super arms: the requested one, or otherwise the default of the preset.
 
-        Raises :class:`InvalidParameter` if the size is below 1 or the preset has no super arms.
+        It is None without super arms. Raises :class:`InvalidParameter` if the requested size is
+        below 1 or the preset has no super arms.
         """
         if size is None:
             return self.super_arm
