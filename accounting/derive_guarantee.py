@@ -65,9 +65,8 @@ def guarantee(mechanism: Derivable) -> Guarantee:
     >>> guarantee(Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)).pure()
     Bound([0.1, 0.1], 'exact')
 
-    Raises :class:`NotDerived` if the worst shift of the noise is unknown or, for most laws, if the
-    sensitivity is an l1 or l2 norm of several coordinates. Use :class:`Assumed` to state a
-    guarantee that cannot be derived.
+    Raises :class:`NotDerived` if the worst shift of the noise is unknown. Use :class:`Assumed` to
+    state a guarantee that cannot be derived.
     """
     if isinstance(mechanism, Description):
         return _described(mechanism)
@@ -94,8 +93,7 @@ def guarantee(mechanism: Derivable) -> Guarantee:
             mechanism,
             "must be a mechanism or a description; for a protocol, use protocol.mechanism(honest)",
         )
-    moves = Sensitivity.of(mechanism.sensitivity)
-    coordinates_of(mechanism.noise, heaviest(moves), moves.norm)
+    coordinates_of(mechanism.noise, heaviest(Sensitivity.of(mechanism.sensitivity)))
     return PrivacyCurve(
         noise=mechanism.noise, sensitivity=mechanism.sensitivity, scope=mechanism.scope
     )

@@ -72,7 +72,7 @@ def shift_of(steps: Iterable[int]) -> Shift:
 
 
 def heaviest(sensitivity: Sensitivity) -> Shift:
-    r"""The worst shift for the largest loss and for zCDP, whatever the law.
+    r"""The worst shift for the largest loss and for zCDP, for the laws that :func:`worst` accepts.
 
     Under l1 it is one step in one coordinate, under l2 a step of 1 in each of Delta_2^2
     coordinates, and in a box its corner.
@@ -152,20 +152,11 @@ def pair_of(noise: Noise, step: int) -> Pair:
     return cast("Pair", kind(noise=noise, shift=step))
 
 
-def coordinates_of(noise: Noise, shift: Shift, norm: Norm) -> Coordinates:
+def coordinates_of(noise: Noise, shift: Shift) -> Coordinates:
     r"""The pairs of the coordinates that ``shift`` changes, all in the same direction.
 
-    Raises :class:`NotDerived` if :func:`pair_of` does not support the law, or if several
-    coordinates change under an l1 or l2 norm and the law is neither the discrete Gaussian nor the
-    discrete Laplace.
+    Raises :class:`NotDerived` if :func:`pair_of` does not support the law.
     """
-    single = len(shift) == 1 and shift[0][1] == 1
-    corner = norm in (Norm.ABSOLUTE, Norm.BOX)
-    if not (single or corner or additive(noise)):
-        raise NotDerived(
-            f"a curve of several coordinates of {noise!r} under the norm {norm.value}",
-            "use a bound per coordinate: Sensitivity.box",
-        )
     return tuple((pair_of(noise, step), count) for step, count in shift)
 
 
@@ -223,17 +214,20 @@ def candidates(noise: Noise, sensitivity: Sensitivity) -> tuple[Coordinates, ...
 
     Raises :class:`NotDerived` if :func:`coordinates_of` does, or if there are too many products.
     """
-    shifts, norm = shifts_of(noise, sensitivity), sensitivity.norm
-    return tuple(each for s in shifts for each in directions(coordinates_of(noise, s, norm)))
+    shifts = shifts_of(noise, sensitivity)
+    return tuple(each for s in shifts for each in directions(coordinates_of(noise, s)))
 
 
 def worst(noise: Noise, sensitivity: Sensitivity) -> Coordinates:
     r"""The product with the largest loss and the largest zCDP parameter under ``sensitivity``.
 
-    Raises :class:`NotDerived` if :func:`coordinates_of` does: under l1 a shift of one coordinate is
-    proven to be the worst only for the discrete Gaussian and the discrete Laplace.
+    Raises :class:`NotDerived` if :func:`coordinates_of` does, or under an l1 or l2 norm above 1 of
+    other laws than the discrete Gaussian and Laplace, for which no shift is proven to be the worst.
     """
-    norm = sensitivity.norm
-    if norm is Norm.L1 and isinstance(sensitivity.amount, int):
-        coordinates_of(noise, ((1, sensitivity.amount),), norm)
-    return coordinates_of(noise, heaviest(sensitivity), norm)
+    corner = sensitivity.norm in (Norm.ABSOLUTE, Norm.BOX)
+    if not (corner or sensitivity.amount == 1 or additive(noise)):
+        raise NotDerived(
+            f"the worst shift of {noise!r} under the norm {sensitivity.norm.value}",
+            "use delta(epsilon), or a bound per coordinate: Sensitivity.box",
+        )
+    return coordinates_of(noise, heaviest(sensitivity))
