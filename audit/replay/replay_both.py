@@ -97,8 +97,7 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
     draws. Declarations made with :func:`audit.declare` are also checked.
     """
     subject = target_of(target)
-    # Neighbours under either relation: a replay has none.
-    pair = pairs_of(subject, pair, relation=Relation.ADD_REMOVE)[0]
+    pair = pairs_of(subject, pair, relation=Relation.ADD_REMOVE)[0]  # or replace: no relation here
     AuditSpec(  # raises if invalid
         sensitivity=sensitivity, norm=norm, tapes=tapes, changes=changes, seed=seed,
         timeout=timeout, deadline=deadline,
