@@ -31,6 +31,7 @@ from accounting.published_noise_bounds import real_gaussian_ratio
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
@@ -230,10 +231,10 @@ class _Target:
 
 
 def _meets(curve: Guarantee, epsilon: Fraction, delta: Fraction) -> bool:
+    if isinstance(curve, PrivacyCurve) and isinstance(curve.noise, Binomial):
+        return curve.meets(epsilon, delta)
     if delta == 0:
         return curve.epsilon(0).upper <= epsilon
-    if isinstance(curve, PrivacyCurve):
-        return curve.meets(epsilon, delta)
     return curve.delta(epsilon).upper <= delta
 
 
