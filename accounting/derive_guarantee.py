@@ -66,8 +66,7 @@ def guarantee(mechanism: Derivable) -> Guarantee:
     Bound([0.1, 0.1], 'exact')
 
     Raises :class:`NotDerived` if it is unknown which change of the query is the worst case for the
-    noise. For most laws this is so if the sensitivity is an l1 or l2 norm of several coordinates.
-    Use :class:`Assumed` to state a guarantee that cannot be derived.
+    noise. Use :class:`Assumed` to state a guarantee that cannot be derived.
     """
     if isinstance(mechanism, Description):
         return _described(mechanism)
@@ -94,8 +93,7 @@ def guarantee(mechanism: Derivable) -> Guarantee:
             mechanism,
             "must be a mechanism or a description; for a protocol, use protocol.mechanism(honest)",
         )
-    moves = Sensitivity.of(mechanism.sensitivity)
-    coordinates_of(mechanism.noise, heaviest(moves), moves.norm)
+    coordinates_of(mechanism.noise, heaviest(Sensitivity.of(mechanism.sensitivity)))
     return PrivacyCurve(
         noise=mechanism.noise, sensitivity=mechanism.sensitivity, scope=mechanism.scope
     )

@@ -206,11 +206,11 @@ def _layers_of(target: Target, spec: AuditSpec) -> tuple[str, ...]:
         )
     else:
         layers = tuple(spec.layers)
-    for layer in ("exact", "fit"):
-        if layer in layers and (known is None or (layer == "fit" and known.noise is None)):
-            reason = (
-                f"includes {layer}, which needs a target with a known law, such as noise: omit it"
-            )
+    for layer, law in (("exact", known), ("fit", known and known.noise)):
+        if layer in layers and law is None:
+            listed = "" if known is None else ", not a list of probabilities"
+            needed = f"a target with a known law, such as noise{listed}"
+            reason = f"includes {layer}, which needs {needed}: omit it"
             raise InvalidParameter("layers", ",".join(layers), reason)
     for name in given:
         if not set(_READERS[name]) & set(layers):

@@ -126,7 +126,7 @@ def certify_command(
 
 @verify.command()
 def verify_command(
-    certificate: str = argument("FILE", "The certificate; - reads standard input."),
+    files: list[str] = argument("FILE", "The certificates; - reads standard input."),
     *,
     deadline: Deadline = "60",
     form: Form = option(
@@ -138,28 +138,36 @@ def verify_command(
     ),
     as_json: AsJson = False,
 ) -> None:
-    r"""Verify a certificate: prove every claim, or compare it with an estimate; print the failures.
+    r"""Verify certificates: prove every claim, or compare it with an estimate; print the failures.
 
     The integer kernel decides. If it proves neither a claim nor its negation, and the certificate
     has no evidence, the claim is compared with an estimate. Certificates of bandit runs are
     also checked. Exit code: 0 all claims hold; 1 a claim fails, the file was changed, or a claim
     could not be checked (too large, or not within --deadline); 2 the file does not exist, is not a
-    certificate, or has an unknown format.
+    certificate, or has an unknown format. Several files have one line each, and the exit code of
+    the worst; the first one with exit code 2 ends the command.
 
     Example: dpcore verify c.json
     """
-    # Reading one byte beyond the limit detects a text that is too long or never ends.
-    with _in_time(deadline):
-        text = read_bytes("FILE", certificate, most=MOST_TEXT + 1, stdin=True)
-        verdict = verdict_of(text, certificate)
-    if form in (Form.NIST, Form.REGISTRY):
-        show(_exported(certificate, text, verdict, form))
-    elif as_json or form is Form.JSON:
-        show(verdict.to_json())
-    else:
-        basis = [] if verdict.proof is None else [_DECIDED[verdict.proof]]
-        show([*map(str, verdict.findings), *basis, _word(verdict)])
-    if not verdict.holds:
+    if len(files) > 1 and (as_json or form is not Form.TEXT):
+        raise InvalidParameter("FILE", " ".join(files), "must be a single file for this format")
+    holds = True
+    for file in files:
+        # Reading one byte beyond the limit detects a text that is too long or never ends.
+        with _in_time(deadline):
+            text = read_bytes("FILE", file, most=MOST_TEXT + 1, stdin=True)
+            verdict = verdict_of(text, file)
+        holds = holds and verdict.holds
+        if len(files) > 1:
+            show([f"{file}: {_word(verdict)}"])
+        elif form in (Form.NIST, Form.REGISTRY):
+            show(_exported(file, text, verdict, form))
+        elif as_json or form is Form.JSON:
+            show(verdict.to_json())
+        else:
+            basis = [] if verdict.proof is None else [_DECIDED[verdict.proof]]
+            show([*map(str, verdict.findings), *basis, _word(verdict)])
+    if not holds:
         raise typer.Exit(NEGATIVE_ANSWER)
 
 

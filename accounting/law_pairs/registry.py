@@ -74,7 +74,7 @@ def shift_of(steps: Iterable[int]) -> Shift:
 
 
 def heaviest(sensitivity: Sensitivity) -> Shift:
-    r"""The shift with the largest loss and the largest zCDP parameter under ``sensitivity``.
+    r"""The shift with the largest loss and zCDP parameter, for laws that :func:`worst` accepts.
 
     It does not depend on the law. Under an l1 norm it changes one coordinate; under an l2 norm D it
     changes D^2 coordinates by 1; in a box it changes every coordinate by its bound.
@@ -154,20 +154,12 @@ def pair_of(noise: Noise, step: int) -> Pair:
     return cast("Pair", kind(noise=noise, shift=step))
 
 
-def coordinates_of(noise: Noise, shift: Shift, norm: Norm) -> Coordinates:
+def coordinates_of(noise: Noise, shift: Shift) -> Coordinates:
     r"""The pairs of all coordinates that ``shift`` changes, with their counts.
 
     All pairs have the direction of :func:`pair_of`. Raises :class:`NotDerived` if :func:`pair_of`
-    does not support the law. It is also raised if several coordinates change under an l1 or l2
-    norm, unless the law is the discrete Gaussian or the discrete Laplace.
+    does not support the law.
     """
-    single = len(shift) == 1 and shift[0][1] == 1
-    corner = norm in (Norm.ABSOLUTE, Norm.BOX)
-    if not (single or corner or additive(noise)):
-        raise NotDerived(
-            f"a curve of several coordinates of {noise!r} under the norm {norm.value}",
-            "use a bound per coordinate: Sensitivity.box",
-        )
     return tuple((pair_of(noise, step), count) for step, count in shift)
 
 
@@ -226,17 +218,20 @@ def candidates(noise: Noise, sensitivity: Sensitivity) -> tuple[Coordinates, ...
     the direction of each change. Raises the errors of :func:`coordinates_of` and
     :func:`directions`.
     """
-    shifts, norm = shifts_of(noise, sensitivity), sensitivity.norm
-    return tuple(each for s in shifts for each in directions(coordinates_of(noise, s, norm)))
+    shifts = shifts_of(noise, sensitivity)
+    return tuple(each for s in shifts for each in directions(coordinates_of(noise, s)))
 
 
 def worst(noise: Noise, sensitivity: Sensitivity) -> Coordinates:
     r"""The product of pairs with the largest loss and the largest zCDP parameter.
 
-    Raises :class:`NotDerived` if :func:`coordinates_of` does, or under an l1 norm for a law whose
-    worst shift is not proven.
+    Raises :class:`NotDerived` if :func:`coordinates_of` does, or under an l1 or l2 norm above 1
+    unless the law is a discrete Gaussian or Laplace: no shift is proven to be the worst then.
     """
-    norm = sensitivity.norm
-    if norm is Norm.L1 and isinstance(sensitivity.amount, int):
-        coordinates_of(noise, ((1, sensitivity.amount),), norm)
-    return coordinates_of(noise, heaviest(sensitivity), norm)
+    corner = sensitivity.norm in (Norm.ABSOLUTE, Norm.BOX)
+    if not (corner or sensitivity.amount == 1 or additive(noise)):
+        raise NotDerived(
+            f"the worst shift of {noise!r} under the norm {sensitivity.norm.value}",
+            "use delta(epsilon), or a bound per coordinate: Sensitivity.box",
+        )
+    return coordinates_of(noise, heaviest(sensitivity))

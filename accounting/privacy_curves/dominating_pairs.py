@@ -35,6 +35,7 @@ from flint import arb
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
 from accounting.law_pairs.discrete_gaussian import NEARLY_REAL, GaussianPair, GaussianSumPair
+from accounting.law_pairs.discrete_laplace import LaplacePair
 from accounting.law_pairs.registry import Shift, directions, pair_of, shifts_of, signed
 from accounting.law_pairs.skellam_and_polya import RevealingPair
 from accounting.pairs.enclose_curve import (
@@ -57,7 +58,7 @@ from accounting.privacy_curves.connect_the_dots import dominating, revealing_or_
 from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
 from dpcore.mechanism import Sensitivity
 from dpcore.noise import Noise
-from dpcore.numbers.enclosure import Enclosure, End, ball, narrow
+from dpcore.numbers.enclosure import Enclosure, End, ball, narrow, precision
 
 _HIDDEN_BITS: Final = 128
 _MOST_EXACT: Final = 1 << 20
@@ -221,13 +222,27 @@ class ComposedLoss:
                     relative,
                     lambda best: (float(best.upper), float(delta)),
                 )
-                largest = self.largest().upper
-                return Enclosure(min(found.lower, largest), min(found.upper, largest))
+                largest, low = self.largest().upper, found.lower
+                if not self.above:
+                    low = max(low, self._from_top(delta))
+                return Enclosure(min(low, largest), min(max(low, found.upper), largest))
             case NormalLoss() as normal:
                 return normal.epsilon(delta, _bits(relative))
             case pair:
                 found = pair.enclose_epsilon(delta, _bits(relative))
                 return Enclosure(found.lower, min(found.upper, self.largest().upper))
+
+    def _from_top(self, delta: Fraction) -> End:
+        # A lower bound for any number of rounds and any size of losses: all rounds have their
+        # largest losses, in total M, with probability q, so epsilon >= M + log(1 - delta/q).
+        laws = [(law, k) for law, k in self.parts if isinstance(law, LaplacePair)]
+        if len(laws) < len(self.parts):
+            return Fraction(0)
+        largest = sum(k * law.shift / law.noise.scale for law, k in laws)
+        with precision(_HIDDEN_BITS):
+            log_q = -sum((k * ball(-1 / law.noise.scale).exp().log1p() for law, k in laws), arb(0))
+            kept = 1 - ball(delta) * (-log_q).exp()
+            return Enclosure.of(ball(largest) + kept.log()).lower if kept > 0 else Fraction(0)
 
     def _composed(
         self,

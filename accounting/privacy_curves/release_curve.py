@@ -401,7 +401,9 @@ class PrivacyCurve(PairCurve):
     @property
     def default_bits(self) -> int:
         # 20 if several coordinates change and their losses are discretised, otherwise 64.
-        direct = additive(self.noise) or sum(count for _, count in self.worst()) == 1
+        direct = additive(self.noise) or all(
+            sum(count for _, count in each) == 1 for each in self.products()
+        )
         return _BITS if direct else _TABLED_BITS
 
     def meets(self, epsilon: RationalLike, delta: RationalLike) -> bool:

@@ -28,7 +28,7 @@ from accounting.protocol_guarantees.shuffled_bits_guarantee import (
     least_probability,
 )
 from accounting.published_noise_bounds import real_gaussian_ratio
-from dpcore.errors import InvalidParameter
+from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.poisson_and_binomial import Binomial
@@ -76,6 +76,7 @@ SCALED: Final = ("renyi", "concentrated")
 _BITS: Final = ("binary-shuffle", "vector-shuffle")
 _PROBABILITY_GRID: Final = 1 << 16
 _MOST_EPSILON: Final = 1000
+_MOST_DOUBLINGS: Final = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +263,9 @@ def _sum(target: _Target) -> Plan:
     step = start / GRID
 
     def enough(j: int) -> bool:
+        if j > GRID << _MOST_DOUBLINGS:  # with few honest users, no noise suffices
+            reason = f"is too small: noise of any useful size gives more than epsilon = {e}"
+            raise InvalidParameter("honest_fraction", target.honest_fraction, reason)
         protocol = sum_protocol(target.instance, n, g, 0, make(step * j))
         return _meets(protocol_guarantee(protocol, target.honest), e, target.delta)
 
@@ -341,7 +345,11 @@ def _bits(target: _Target) -> Plan:
         bits, p = paper.bits, paper.rounded_up
     else:
         bounds, p = (g,) * coordinates, Fraction(1, 2)
-        bits = fewest_bits(epsilon=e, delta=d, bounds=bounds, users=target.honest)
+        try:
+            bits = fewest_bits(epsilon=e, delta=d, bounds=bounds, users=target.honest)
+        except PrecisionExhausted as error:
+            reason = f"is too large for exact parameters: {error}"
+            raise InvalidParameter("coordinates", coordinates, reason) from None
         if bits == 1 and coordinates == 1:
             # One fair bit per user is more than sufficient: a biased bit may suffice.
             p = least_probability(

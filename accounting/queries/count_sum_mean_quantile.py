@@ -416,6 +416,8 @@ class Histogram(Additive):
         return replace(planned, threshold=least_threshold(added.noise, target.delta, rows))
 
     def encode(self, table: Table, scope: TableScope, rng: Rng) -> Any:
+        if self.keys is not None:
+            table.require_keys(self.column, self.keys)
         found = table.keys(scope, self.column, rng)
         if self.keys is None:
             return found

@@ -8,7 +8,7 @@ only on this user's rows. So adding or replacing a user does not change the cont
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -232,6 +232,16 @@ class Table:
                 tables[:] = [merged()]
         table = merged()
         return dict(zip(table[_VALUE].to_list(), table[_COUNT].to_list(), strict=True))
+
+    def require_keys(self, column: str, keys: Iterable[str]) -> None:
+        r"""Raise :class:`InvalidParameter` if the column's type cannot contain one of ``keys``."""
+        kind = self._kind(column)
+        form = "true|false" if kind == _polars().Boolean else "0|-?[1-9][0-9]*"
+        if kind == _polars().Boolean or kind.is_integer():
+            for key in keys:
+                if not re.fullmatch(form, key):
+                    must = f"must match {form}: the column {column} contains {kind}"
+                    raise InvalidParameter("keys", key, must)
 
     def _frame(self) -> Any:
         if self.source is not None:

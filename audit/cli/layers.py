@@ -257,8 +257,7 @@ def replay_command(
 
     def audited(subject: Any) -> Result:
         from audit.replay.replay_both import replay
-        from audit.targets.check_neighbours import pairs_of
 
-        return replay(subject, **fields | {"pair": pairs_of(subject, spec.pair)[0]})
+        return replay(subject, **fields | {"pair": spec.pair})
 
     leave_isolated(target, spec, load, audited, printed, named("pair", target="TARGET"))

@@ -41,8 +41,10 @@ from audit.replay.replay_report import Finding, ReplayReport, Severity
 from audit.replay.rng_hooks import Session, hooked_rngs
 from audit.replay.sensitivity import declarations, moves
 from audit.replay.tape import EXTREMES, Changes, Execution, PairedRuns, Place, Seeded, Tape
+from audit.targets.check_neighbours import pairs_of
 from audit.targets.target import NoiseAdded, Scalar, Target, Vectorised
 from audit.targets.target_syntax import target_of
+from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import RationalLike, rational
 
 MOST_HANGS: Final = 12
@@ -96,6 +98,7 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
     limits one call, in seconds. ``allow_constant`` accepts a target without draws.
     """
     subject = target_of(target)
+    pair = pairs_of(subject, pair, relation=Relation.ADD_REMOVE)[0]  # or replace: no relation here
     AuditSpec(  # raises if invalid
         sensitivity=sensitivity, norm=norm, tapes=tapes, changes=changes, seed=seed,
         timeout=timeout, deadline=deadline,
@@ -127,7 +130,7 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
         with stdout_to_stderr(), Watchdog(timeout) as watchdog, hooked_rngs(function) as session:
             runner = Runner(
                 target=subject,
-                pair=subject.check(pair),
+                pair=pair,
                 session=session,
                 watchdog=watchdog,
                 first=seed * _TAPES_A_SEED,

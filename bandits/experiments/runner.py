@@ -168,7 +168,7 @@ def _coins(use: str, experiment: Experiment, task: Task) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    r"""An open state file and the results of the runs that it contains."""
+    r"""An open state file and the cells that it contained when it was opened."""
 
     file: StateFile
     cells: list[Cell] = field(default_factory=list)
@@ -176,7 +176,6 @@ class State:
     def append(self, cell: Cell) -> None:
         r"""Store the result of the next run; return when it is on disk."""
         self.file.write(_json(cell.to_json()))
-        self.cells.append(cell)
 
 
 @contextlib.contextmanager

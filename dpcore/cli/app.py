@@ -57,6 +57,7 @@ _SHELLS: Final = re.compile("(complete|source)_(bash|zsh|fish|powershell|pwsh)")
 _LINES: Final = 512
 _PATIENCE: Final = 3.0
 _GROUP: Final = "dpcore.commands"
+_OUT_OF_RANGE: Final = re.compile("too large (for a|to convert to) float|integer string conversion")
 # Names of options in other libraries and papers, and the corresponding options here.
 _SYNONYMS: Final = {
     "steps num-steps iterations compositions": ("--rounds", "--batches"),
@@ -342,6 +343,9 @@ def _explain(error: BaseException, arguments: Sequence[str]) -> int:
             return CLOSED_PIPE
         case RecursionError():
             return _complain("the input is nested too deeply to be parsed", USAGE)
+        case OverflowError() | ValueError() if _OUT_OF_RANGE.search(str(error)):
+            words = "a number is too large or too small to compute with: use less extreme numbers"
+            return _complain(words, USAGE)
         case OSError(filename=None):
             _abandon_output()
             return _complain(f"standard output: {error.strerror or error}", USAGE)

@@ -219,7 +219,7 @@ def _from_text(argument: str, text: str) -> Fraction:
     ):
         raise InvalidParameter(argument, text, f"must have at most {_MOST_DIGITS} digits")
     try:
-        return Fraction(text)
+        return Fraction(text if text.isascii() else "")
     except ZeroDivisionError:
         raise InvalidParameter(argument, text, "must not divide by zero") from None
     except ValueError:

@@ -323,6 +323,8 @@ def test_unsupported_layers_are_refused() -> None:
     for layer in ("exact", "fit"):
         with pytest.raises(InvalidParameter, match="needs a target with a known law"):
             audited(half, layer)
+    with pytest.raises(InvalidParameter, match="such as noise, not a list of probabilities"):
+        audited(read_target("randomised-response:epsilon=1,values=3"), "fit", pair=(0, 1))
     vectors = read_target("protocol:vector-shuffle,users=8,epsilon=4,delta=1e-3,coordinates=2")
     with pytest.raises(InvalidParameter, match="needs outputs that are single integers"):
         audited(vectors, "fit", pair=([0, 0], [1, 1]))

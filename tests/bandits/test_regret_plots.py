@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from bandits import regret_plots
 from bandits.regret_plots import LOOKS, Curve, Panel, draw_panels, looks_of
@@ -48,6 +50,17 @@ def test_a_figure_has_titles_labels_and_a_note_on_its_bands(tmp_path: Path) -> N
     text = text_of(bound, note=note)
     assert ">2.255 se<" in text
     assert f">{note}<" in text
+
+
+def test_curves_of_few_points_have_margins_and_are_drawn_side_by_side() -> None:
+    few = [Curve(label=name, x=(1, 2), y=(y, y), error=(0, 0)) for name, y in (("a", 2), ("b", 1))]
+    for curves, low, high in ((few, 1 / 1.15, 2.3), ([few[0], line("c")], 1, ROUNDS[-1])):
+        axes = Figure().subplots()
+        Panel(title="", curves=curves).draw(axes, looks_of("abc"))
+        assert axes.get_xlim() == pytest.approx((low, high))
+        if curves is few:
+            first, second = (np.log(each.get_xdata()) for each in axes.lines)
+            assert second - first == pytest.approx(0.012 * np.log(high / low))
 
 
 @by_day(1)

@@ -59,6 +59,7 @@ TOGETHER: Final[dict[str, list[tuple[str, str]]]] = {
         ),
         ("--scheme shuffled:users=2e4", "applies to local reports only"),
         ("--noise normal:sigma=1", ": must start with one of gaussian, laplace, "),
+        ("--noise discrete-laplace:scale=1e-3999 --noise gaussian:sigma=1", "less extreme numbers"),
         ("--noise gausian:sigma=1", "; did you mean gaussian?"),
         ("--noise skellam:variance=9 --rounds 2e12", "--rounds = 2000000000000: must be at most"),
         ("--rounds 1 --rounds 2", "--rounds"),
@@ -107,6 +108,7 @@ TOGETHER: Final[dict[str, list[tuple[str, str]]]] = {
         ("--strategy square-root --noise discrete-gaussian:sigma_squared=4", "--strategy"),
         ("--noise -", "--noise: give exactly one of --noise and --epsilon"),
         ("--epsilon 3", "--noise = gaussian:sigma=4"),
+        ("--noise gaussian:sigma=1e-3999", "less extreme numbers"),
     ],
     "protocol plan": [
         ("--instance local --parameters paper", "--parameters = "),
@@ -119,6 +121,7 @@ TOGETHER: Final[dict[str, list[tuple[str, str]]]] = {
         ("--instance binary-shuffle --coordinates 2", "--coordinates = "),
         ("--instance vector-shuffle --coordinates 0", "--coordinates = "),
         ("--users 1e17", "modulus = "),
+        ("--users 10 --honest 0.3", "--honest = 3/10: is too small"),
     ],
     "protocol simulate": [
         ("--dropouts 6 --aggregation masked", "--dropouts = "),

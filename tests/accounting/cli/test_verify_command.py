@@ -91,7 +91,7 @@ def test_the_certificate_of_an_honest_run_holds(command: Command) -> None:
         assert answer.out.splitlines()[-1] == "every claim holds under the stated assumptions"
 
 
-def test_a_changed_run_does_not_hold(command: Command) -> None:
+def test_a_changed_run_does_not_hold(command: Command, tmp_path: Path) -> None:
     edited = json.loads(of_a_run(trust="renyi", most_steps=1))
     edited["claims"][0]["epsilon"] = "0.1"
     answer = command(json.dumps({**edited, "digest": digest_of(edited)}))
@@ -102,6 +102,14 @@ def test_a_changed_run_does_not_hold(command: Command) -> None:
     found = command(json.dumps(edited), "--json")
     assert (found.code, found.json["holds"]) == (1, False)
     assert {each["status"] for each in found.json["findings"]} >= {"fails", "unchecked"}
+    (tmp_path / "good.json").write_text(of_one_gaussian())
+    both = command(json.dumps(edited), tmp_path / "good.json")
+    assert [line.split(": ")[1] for line in both.out.splitlines()] == [
+        "DOES NOT HOLD",
+        "every claim holds",
+    ]
+    assert both.code == 1
+    assert command(json.dumps(edited), tmp_path / "good.json", "--json").code == 2
 
 
 def of_many_claims() -> str:

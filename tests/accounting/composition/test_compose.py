@@ -309,6 +309,13 @@ def test_the_pure_epsilon_bounds_choices_beyond_floats(
         assert 0 <= (total.tradeoff("1/10").lower or 0) < Fraction(1, 10**6)
 
 
+@pytest.mark.parametrize("rounds", [10, 10**9])
+def test_the_largest_losses_bound_epsilon_beyond_floats_from_below(rounds: int) -> None:
+    found = ends(compose((Pure(10**6), rounds)).epsilon("1e-2"))
+    # Almost surely all losses are 10^6: epsilon is their sum plus log(0.99).
+    assert found.upper - Fraction(11, 1000) <= found.lower <= found.upper - Fraction(10, 1000)
+
+
 def test_a_part_without_a_pure_epsilon_gives_no_sum_of_epsilons(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

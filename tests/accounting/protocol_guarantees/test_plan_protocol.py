@@ -10,6 +10,7 @@ import mpmath
 import pytest
 
 from accounting import PrivacyCurve
+from accounting.privacy_curves import release_curve
 from accounting.protocol_guarantees import plan_protocol as distributed
 from accounting.protocol_guarantees.plan_protocol import GRID, Plan, choose
 from dpcore.laws.polya import PolyaDifference
@@ -112,3 +113,10 @@ def test_bad_arguments_of_pure_shuffles_are_refused() -> None:
     for name, values in OF_PURE_SHUFFLES.items():
         for value in values:
             refusal(partial(choose, **good | {name: value}))
+
+
+def test_undecided_bits_name_the_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release_curve, "_WIDTHS", ())
+    given: Any = {"instance": "vector-shuffle", "users": 12, "epsilon": 1, "delta": "1e-6"}
+    line = refusal(lambda: choose(**given, coordinates=2))
+    assert line.startswith("coordinates = 2: is too large for exact parameters")

@@ -155,6 +155,7 @@ NO_TEXT = r"column = {}: (contains .*, but must contain text, integers|contains 
 BAD: list[tuple[str, list[Any], tuple[str, ...], str]] = [
     ("x", [date(2026, 11, 1)] * 2, NUMBERS, r"column = x: contains Date"),
     ("x", [True, False], NUMBERS, r"column = x: contains Bool"),
+    ("x", [True, False], ("keys", "top"), r"keys = 1: must match true.false: the column x con"),
     ("x", [b"1", b"2"], NUMBERS, r"column = x: contains Binary, but must contain numbers"),
     ("x", [1.0, math.nan], NUMBERS, r"row 2, column x"),
     ("x", [1.0, -math.inf], NUMBERS, r"row 2, column x = -inf: must be a finite number"),
@@ -186,6 +187,13 @@ def test_two_spellings_of_a_name_are_not_two_users(
         release(QUESTIONS[kind], frame("\u00e9", "e\u0301"), scope, target)
     monkeypatch.setattr(tables_module, "_valid", lambda text: True)
     release(QUESTIONS[kind], frame("\u00e9", "e\u0301"), scope, target)
+
+
+@pytest.mark.parametrize("key", ["01", "one", "1.0", "-0", "\u0661"])
+def test_keys_that_no_integer_has_are_refused(key: str) -> None:
+    query = Histogram(column="x", keys=("1", key))
+    with pytest.raises(InvalidParameter, match=f"keys = {key}: must match"):
+        release(query, pl.DataFrame(ONE), TableScope(user="user"), EXACT)
 
 
 @by_day(8)

@@ -320,7 +320,7 @@ def test_a_release_without_noise_is_an_error_but_refutes_no_claim() -> None:
     report = replay(raw, (0, 1))
     assert (report.verdict, report.exit_code) == ("found", 1)
     assert not only(report, "no-noise").refutes
-    assert kinds(replay(raw, (1, 1)), "warning") == {"constant"}
+    assert kinds(replay(lambda value: 0 * value, (0, 1)), "warning") == {"constant"}
     half = only(replay(lambda value: value or NOISE.sample(), (0, 1)), "no-noise")
     assert (half.severity, half.refutes) == ("error", False)
 
@@ -401,6 +401,9 @@ def test_invalid_options_of_a_replay_are_refused() -> None:
     for options in wrong:
         with pytest.raises(InvalidParameter, match=next(iter(options))):
             replay(counter, (0, 1), **options)
+    for pair in ((1, 1), ([1], [1, 2, 3])):  # as in audit: equal datasets, and no neighbours
+        with pytest.raises(InvalidParameter, match=r"two different datasets|plus one record"):
+            replay(counter, pair)
     with pytest.raises(ValueError, match="refutes"):
         Finding(kind="x", severity="note", statement="x", refutes=True)
     # The report states a deadline.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from audit.training.check_dpsgd_step import dpsgd
-from audit.training.opacus_and_jax_adapters import JaxPrivacyStep
+from audit.training.opacus_and_jax_adapters import JaxPrivacyStep, OpacusStep
 from audit.training.step_report import Stated, StepReport
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
@@ -93,6 +95,12 @@ def test_a_library_fails_the_checks_of_its_fault(
     like_opacus(monkeypatch, engine)
     report = dpsgd("opacus", **stated, alpha=buy_alpha(case, "1e-9"))
     assert (failed(report), report.exit_code) == (found, int(bool(found)))
+
+
+def test_fixed_batches_of_opacus_are_shuffled(monkeypatch: pytest.MonkeyPatch) -> None:
+    like_opacus(monkeypatch, like.Engine)
+    step = OpacusStep(replace(EXACT, sampling="fixed"))
+    assert sorted(batch := step.sample(np.random.default_rng(1)).tolist()) != batch
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,14 @@ from bandits.certificates import certify_run
 from bandits.experiments import results, summary
 from bandits.experiments import results as tidy
 from bandits.experiments.experiment import Experiment
-from bandits.experiments.results import COLUMNS, PlotLine, draw_results, read_lines, write_csv
+from bandits.experiments.results import (
+    COLUMNS,
+    PlotLine,
+    bounds_of,
+    draw_results,
+    read_lines,
+    write_csv,
+)
 from bandits.experiments.runner import play_task
 from bandits.experiments.summary import guarantee_json, written_up
 from bandits.privatizers.run_guarantee import RunGuarantee
@@ -127,6 +134,15 @@ def test_runs_without_regret_are_omitted_from_the_figure_with_a_remark(tmp_path:
     ]
     with pytest.raises(InvalidParameter, match="contains no positive regret"):
         draw_results(lines[:1], path)
+
+
+def test_the_curve_of_a_lower_bound_meets_its_number_at_the_horizon() -> None:
+    stated = {"lower_bounds": [{"regret_per_round": 0.5, "theorem": "T"}], "epsilons": [1]}
+    lines = [PlotLine(preset="x", algorithm="se", epsilon="1", t=(1, 10, 100), mean=(), error=())]
+    curve = bounds_of({**stated, "horizon": 100}, lines)["1"]
+    # c ln(t)/t with c = 0.5 * 100/ln(100)
+    found = [(x, round(y, 9)) for x, y in zip(curve.x, curve.y, strict=True)]
+    assert found == [(10, 2.5), (100, 0.5)]
 
 
 def written(path: Path, experiment: Experiment = SMALL) -> list[str]:

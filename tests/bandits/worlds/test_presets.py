@@ -113,6 +113,8 @@ def test_the_command_takes_several_files(
     assert (none.code, "none: No such file" in none.err) == (2, True)
     twice = typed(capsys, "bandit", "run", "cz/mslr", *both[:2], *both[:2], *words)
     assert (twice.code, "must not contain a file twice" in twice.err) == (2, True)
+    with pytest.raises(InvalidParameter, match="must be one file for obd"):
+        preset_of("obd").worlds(1, data=parts)
 
 
 ZERO = np.zeros(FEATURES)

@@ -59,7 +59,7 @@ NOT_NUMBERS: list[Any] = [
         np.array([1, 2]),
         np.array(1),
     ),
-    *("", " ", "ten", "1/0", "0x10", "1,5", "1e", "--1", "1 2", "\n"),
+    *("", " ", "ten", "1/0", "0x10", "1,5", "1e", "--1", "1 2", "\n", "٣"),
     *(math.nan, math.inf, -math.inf, np.float32("nan"), np.float64("inf"), np.longdouble("inf")),
     *("nan", "inf", "-inf", "Infinity", Decimal("NaN"), Decimal("sNaN"), Decimal("-Infinity")),
     Unprintable(),
