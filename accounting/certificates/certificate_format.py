@@ -308,7 +308,7 @@ def part_of(where: str, item: Mapping[str, Any]) -> Part:
         raise Malformed(f"{where}.{field}", f"is not covered by a theorem for {law} noise")
     if norm not in covered:
         noise = f"{kind} {law}" if kind else law
-        must = f"must be {' or '.join(covered)}: no theorem covers {noise} noise under {norm}"
+        must = f"must be {' or '.join(covered)}: no certificate covers {noise} noise under {norm}"
         raise Malformed(f"{where}.sensitivity.norm", must)
     return Part(law=law, parameters=parameters, norm=norm, amounts=amounts, rounds=rounds, **more)
 

@@ -111,7 +111,7 @@ def maximal(sensitivity: Sensitivity) -> tuple[Shift, ...]:
             raise NotDerived(
                 f"the exact curve under {sensitivity!r}",
                 f"there are more shifts than the limit of {_MOST_SHIFTS}: "
-                "use zcdp(), pure() or Sensitivity.box",
+                "use Sensitivity.box or, for Gaussian and Laplace noise, zcdp() or pure()",
             )
     return tuple(found)
 

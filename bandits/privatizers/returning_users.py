@@ -311,7 +311,7 @@ def visits_budget(curve: PrivacyCurve, max_visits: int) -> Word:
     costs = {order: curve.renyi(order).upper for order in _ORDERS}
     if math.inf in costs.values():
         raise InvalidParameter(
-            "curve", curve, "must have finite Renyi divergences of orders 2 to 32"
+            "curve", curve, "must have finite Renyi divergences of orders 2, 4, 8, 16 and 32"
         )
     return Rdp({order: Fraction(cost) * times for order, cost in costs.items()}, scope=scope)
 

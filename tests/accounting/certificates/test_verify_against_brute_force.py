@@ -103,7 +103,7 @@ def faults(
         with deadline(600):
             verdict_of = verify(certificate(found, [claim for claim, _ in told.values()], scope))
         if len(verdict_of.findings) < len(told):
-            assert "no theorem covers" in str(verdict_of)
+            assert "no certificate covers" in str(verdict_of)
             continue
         for finding, (claim, value) in zip(verdict_of.findings, told.values(), strict=True):
             seen[finding.status] += 1

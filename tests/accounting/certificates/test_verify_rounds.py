@@ -200,7 +200,7 @@ def test_an_l2_norm_is_not_read_as_the_shift_of_one_number(monkeypatch: pytest.M
     claim, scope = exactly("pure", Fraction(6, 5)), ("contribution", "replace")
     found = verify(certificate([L2_FOR_AN_AMOUNT], [claim], scope))
     assert str(found) == (
-        "parts[0].sensitivity.norm: fails: must be absolute or l1: no theorem covers laplace "
+        "parts[0].sensitivity.norm: fails: must be absolute or l1: no certificate covers laplace "
         "noise under l2-squared"
     )
     shown = Shown.of([L2_FOR_AN_AMOUNT])
