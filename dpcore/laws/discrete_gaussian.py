@@ -5,8 +5,8 @@ Steinke, "The Discrete Gaussian for Differential Privacy", arXiv 2004.00010v5). 
 sensitivity Delta satisfies (Delta^2/2v)-zCDP.
 
 Draws of a single discrete Gaussian use an inversion table for v <= 2^22, and
-``step_function_rejection.Centred`` for larger v up to 2^116. The reference sampler is Algorithm 3
-of the paper; it also draws single values for v > 2^116, where values could overflow int64.
+``step_function_rejection.Centred`` for v between 2^22 and 2^116. The reference is Algorithm 3
+of the paper; it also draws single values for v >= 2^116, which could overflow int64.
 
 The sum of n draws is not a discrete Gaussian; Kairouz, Liu and Steinke (arXiv 2102.06387,
 Proposition 13) bound the difference. This module computes the law itself. The moment generating
