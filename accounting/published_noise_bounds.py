@@ -15,7 +15,7 @@ from typing import Final
 
 from flint import arb
 
-from accounting.pld.noise_density import NormalLoss
+from accounting.privacy_curves.real_gaussian_closed_form import NormalLoss
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.parameter import (

@@ -96,7 +96,7 @@ class Audit:
         pairs = pairs_of(target, spec.pair, spec.pairs, search=spec.search, relation=claim.relation)
         self.baselines: tuple[str, ...] = ()
         if spec.baselines:  # scipy.stats takes half a second
-            from audit.statistical_tests.clopper_pearson_and_baselines import baseline_names
+            from audit.statistical_tests.clopper_pearson_and_other_baselines import baseline_names
 
             self.baselines = baseline_names(spec.baselines)
         self.space = None

@@ -258,7 +258,7 @@ def run_baselines(
     """
     from audit.outputs.reading import read
     from audit.report.figure_data import histogram, tradeoff_band
-    from audit.statistical_tests.clopper_pearson_and_baselines import compare
+    from audit.statistical_tests.clopper_pearson_and_other_baselines import compare
     from audit.statistical_tests.multiple_testing import LEADER
     from audit.statistical_tests.trace import trace
 

@@ -1,4 +1,4 @@
-r"""The format of certificates: canonical text, digest, required assumptions, and summaries.
+r"""The canonical text of a certificate, its digest, required assumptions, and summaries in words.
 
 The code that writes certificates and the code that checks them share this module.
 """

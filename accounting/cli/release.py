@@ -235,7 +235,7 @@ def _run(file: str, options: ReleaseOptions, *, as_json: bool, dry: bool) -> Non
     from accounting.queries import count_sum_mean_quantile as queries
     from accounting.queries.release_answer import plan as planning
     from accounting.queries.release_answer import release as releasing
-    from accounting.queries.table import Table, TableScope
+    from accounting.queries.table_with_rows_per_user import Table, TableScope
 
     path, url, seed = options.users_file, options.ledger, options.seed
     with named(*_SAME, **_OPTIONS), ExitStack() as stack:

@@ -10,5 +10,4 @@ discrete_factor      the factor of a finite law, by a nonuniform Fourier transfo
 gaussian_factor      the factor of a discrete Gaussian, in closed form
 cell_refinement      the privacy loss of one round, discretised as finely as needed
 complex_intervals    complex interval arithmetic on arrays
-positive_part        the mean positive part of a sum of independent variables
 """

@@ -46,7 +46,7 @@ from accounting.pairs.enclose_curve import (
 from accounting.pairs.pair import ClosedPair, Pair, largest_known
 from accounting.pld.discretise_round import LossTable, Tables
 from accounting.pld.integer_cells import table_of
-from accounting.pld.noise_density import NormalDensity, NormalLoss
+from accounting.pld.noise_density import NormalDensity
 from accounting.pld.real_cells import RealPair
 from accounting.pld_composition.cell_refinement import TabledLoss
 from accounting.pld_composition.delta_of_total_loss import ContourIntegral
@@ -55,6 +55,7 @@ from accounting.pld_composition.factor import LossPart
 from accounting.pld_composition.few_large_losses import FewLargeLosses
 from accounting.pld_composition.gaussian_factor import LEAST_VARIANCE, GaussianPart
 from accounting.privacy_curves.connect_the_dots import dominating, revealing_or_nothing
+from accounting.privacy_curves.real_gaussian_closed_form import NormalLoss
 from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
 from dpcore.mechanism import Sensitivity
 from dpcore.noise import Noise

@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Final
 from accounting.descriptions.real_noise import Gaussian
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import check_width, order_above_one
-from accounting.pld.noise_density import NormalLoss
 from accounting.privacy_curves.dominating_pairs import DominatingPairs
+from accounting.privacy_curves.real_gaussian_closed_form import NormalLoss
 from accounting.privacy_curves.release_curve import ByOrder, OneRelease
 from accounting.strategy_matrices import (
     Participation,

@@ -18,9 +18,10 @@ from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import check_width, order_above_one, probability
 from accounting.pairs.enclose_curve import narrowed, supremum_over_orders, within
-from accounting.pld.noise_density import Density, LaplaceDensity, NormalDensity, NormalLoss
+from accounting.pld.noise_density import Density, LaplaceDensity, NormalDensity
 from accounting.pld.real_cells import RealPair
 from accounting.privacy_curves.dominating_pairs import DominatingPairs
+from accounting.privacy_curves.real_gaussian_closed_form import NormalLoss
 from accounting.privacy_curves.release_curve import OneRelease
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import InScope, Norm, Sensitivity

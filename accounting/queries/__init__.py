@@ -1,8 +1,8 @@
 r"""Queries on tables whose rows belong to users, and their private answers.
 
 ``count_sum_mean_quantile`` defines counts, sums, means, histograms, quantiles and top k, with their
-sensitivities; ``table`` reads tables; ``release_answer`` releases the answers of queries, also with
-a ledger or in a session. Proofs: docs/proofs/selection.md.
+sensitivities; ``table_with_rows_per_user`` reads tables; ``release_answer`` releases the answers of
+queries, also with a ledger or in a session. Proofs: docs/proofs/selection.md.
 """
 
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         TopK,
     )
     from accounting.queries.release_answer import Released, Session, release
-    from accounting.queries.table import Table, TableScope
+    from accounting.queries.table_with_rows_per_user import Table, TableScope
 
 __all__ = [
     "Count",

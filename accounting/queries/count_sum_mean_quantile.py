@@ -33,7 +33,7 @@ import numpy as np
 from accounting.errors import NotDerived
 from accounting.guarantees.renyi_and_zcdp_to_epsilon import rho_within
 from accounting.law_pairs.registry import heaviest
-from accounting.queries.table import Table, TableScope
+from accounting.queries.table_with_rows_per_user import Table, TableScope
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace

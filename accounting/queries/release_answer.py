@@ -35,7 +35,7 @@ from accounting.queries.count_sum_mean_quantile import (
     scaled,
     spread,
 )
-from accounting.queries.table import Table, TableScope
+from accounting.queries.table_with_rows_per_user import Table, TableScope
 from dpcore.cli.terminal import html_table
 from dpcore.errors import ABSENT, DpcoreError, InvalidParameter
 from dpcore.mechanism import Mechanism, Relation

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from audit.replay.replay_report import Finding
     from audit.report.figure_data import Histogram, TradeoffBand
     from audit.search.worst_pair_search import SearchResult
-    from audit.statistical_tests.clopper_pearson_and_baselines import BaselineFinding
+    from audit.statistical_tests.clopper_pearson_and_other_baselines import BaselineFinding
     from audit.statistical_tests.sample_outcome import Coverage
     from audit.statistical_tests.trace import Trace
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from audit.fit.fit import FitReport
     from audit.replay.replay_report import Finding
     from audit.report.figure_data import Histogram, TradeoffBand
-    from audit.statistical_tests.clopper_pearson_and_baselines import BaselineFinding
+    from audit.statistical_tests.clopper_pearson_and_other_baselines import BaselineFinding
     from audit.statistical_tests.trace import Trace
 
 _KEEPS: Final[dict[VerdictWord | None, str]] = {"refuted": "violates", "proven": "satisfies"}

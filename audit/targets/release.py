@@ -25,7 +25,7 @@ from accounting.composition.partition_selection_guarantee import most_exposed
 from accounting.queries import count_sum_mean_quantile as queries
 from accounting.queries.count_sum_mean_quantile import Query, Target
 from accounting.queries.release_answer import epsilon_at, plan
-from accounting.queries.table import Table, TableScope
+from accounting.queries.table_with_rows_per_user import Table, TableScope
 from audit.targets.local_and_selection import has_law, law_of
 from audit.targets.target import Catalogued, Known, Law, Shifted, read_words, typed
 from dpcore.errors import InvalidParameter

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from audit.broken_mechanisms import ENTRIES, Subject
 from audit.statistical_tests.anytime_valid_test import watch
-from audit.statistical_tests.clopper_pearson_and_baselines import BASELINES
+from audit.statistical_tests.clopper_pearson_and_other_baselines import BASELINES
 from audit.statistical_tests.prequential_fixed_runs_test import BERGER_BOOS_SHARE, gather
 from benchmarks.auditing.harness import ALPHA, BOUNDARY, LAPLACE, Effort, Row, drawn, share
 from benchmarks.auditing.peers import (

@@ -57,7 +57,7 @@ def bounds(effort: Effort) -> Iterator[Row]:
     python = effort.peer_python
     known = JAX_PRIVACY.version(python)
     peer = (
-        "re-derived: audit.statistical_tests.clopper_pearson_and_baselines"
+        "re-derived: audit.statistical_tests.clopper_pearson_and_other_baselines"
         if known is None
         else f"jax_privacy {known}"
     )

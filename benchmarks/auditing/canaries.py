@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from scipy import stats
 
-from audit.statistical_tests.clopper_pearson_and_baselines import gaussian_epsilon
+from audit.statistical_tests.clopper_pearson_and_other_baselines import gaussian_epsilon
 from audit.statistical_tests.one_run_canaries import largest_rejected, one_run_p_value
 from audit.training.canary_audit import canaries
 from benchmarks.auditing.harness import ALPHA, Effort, Row, share

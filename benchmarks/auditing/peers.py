@@ -22,7 +22,7 @@ from scipy.spatial import ConvexHull
 from scipy.special import ndtri
 from scipy.stats import hypergeom
 
-from audit.statistical_tests.clopper_pearson_and_baselines import (
+from audit.statistical_tests.clopper_pearson_and_other_baselines import (
     BASELINES,
     Scores,
     gaussian_epsilon,

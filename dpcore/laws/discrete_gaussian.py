@@ -4,6 +4,10 @@ One draw has P(X = k) = e^(-k^2/2v) / sum_j e^(-j^2/2v), v = ``sigma_squared`` (
 Steinke, "The Discrete Gaussian for Differential Privacy", arXiv 2004.00010v5). A release with
 sensitivity Delta satisfies (Delta^2/2v)-zCDP.
 
+Draws of a single discrete Gaussian use an inversion table for v <= 2^22, and
+``step_function_rejection.Centred`` for v between 2^22 and 2^116. The reference is Algorithm 3
+of the paper; it also draws single values for v >= 2^116, which could overflow int64.
+
 The sum of n draws is not a discrete Gaussian; Kairouz, Liu and Steinke (arXiv 2102.06387,
 Proposition 13) bound the difference. This module computes the law itself. The moment generating
 function M of one draw satisfies M(z + 1/v) = M(z) e^(z + 1/2v), hence

@@ -17,7 +17,6 @@ from scipy.stats import binom
 from accounting import Approx, ShuffledCurve, as_approx, compose, guarantee
 from accounting.amplification import shuffling
 from accounting.composition.guarantee_from_json import guarantee_from_json
-from accounting.pld_composition import positive_part
 from accounting.privacy_filters import filter_for
 from dpcore import SeededRng
 from dpcore.errors import InvalidParameter
@@ -267,7 +266,7 @@ def test_the_released_reports_are_those_of_the_users() -> None:
 STEPS = {3: Fraction(1, 2), -1: Fraction(1, 4), 0: Fraction(1, 4)}
 
 
-def positive_mean(count: int, compute: Any = positive_part.mean_positive_part) -> None:
+def positive_mean(count: int, compute: Any = shuffling.mean_positive_part) -> None:
     """Check both bounds of the mean over all sums, where k need not be small."""
     law = summed([STEPS] * count)
     exact = sum(mass * max(total, 0) for total, mass in law.items())
@@ -280,11 +279,11 @@ def test_the_mean_positive_part_is_enclosed_for_every_scale(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for bits in (1, 3, 20):
-        monkeypatch.setattr(positive_part, "_TILT", bits)
+        monkeypatch.setattr(shuffling, "_TILT", bits)
         for count in (1, 2, 12):
             positive_mean(count)
     nothing = [(ball(Fraction(-1)), ball(Fraction(1)))]
-    assert positive_part.mean_positive_part(nothing, 5, Fraction(1, 1000), above=True) == 0
+    assert shuffling.mean_positive_part(nothing, 5, Fraction(1, 1000), above=True) == 0
 
 
 @pytest.mark.parametrize(
@@ -298,9 +297,9 @@ def test_the_mean_positive_part_is_enclosed_for_every_scale(
 def test_a_wrong_mean_positive_part_is_detected(
     old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(positive_part, "_TILT", 5)
+    monkeypatch.setattr(shuffling, "_TILT", 5)
     with pytest.raises(AssertionError):
-        positive_mean(12, mutated(positive_part.mean_positive_part, old, new))
+        positive_mean(12, mutated(shuffling.mean_positive_part, old, new))
 
 
 def test_bounds_on_delta_hold_far_beyond_the_local_epsilon() -> None:

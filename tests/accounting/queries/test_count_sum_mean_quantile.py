@@ -138,9 +138,9 @@ def test_the_selection_of_rows_does_not_depend_on_other_users(
     whole = kept(many, scope, 7)
     assert len(whole) == 97 * ROWS
     for rows_in_memory, rows_in_a_part in ((1 << 25, 100), (200, 50), (300, 1000)):
-        monkeypatch.setattr("accounting.queries.table._A_PASS", rows_in_memory)
-        monkeypatch.setattr("accounting.queries.table._A_PART", rows_in_a_part)
-        monkeypatch.setattr("accounting.queries.table._A_BATCH", 128)
+        monkeypatch.setattr("accounting.queries.table_with_rows_per_user._A_PASS", rows_in_memory)
+        monkeypatch.setattr("accounting.queries.table_with_rows_per_user._A_PART", rows_in_a_part)
+        monkeypatch.setattr("accounting.queries.table_with_rows_per_user._A_BATCH", 128)
         assert kept(many, scope, 7) == whole
         table = Table.of(pl.DataFrame(many, schema=["user", "x", "key"], orient="row"))
         assert table.count(scope) == len(whole)

@@ -21,7 +21,7 @@ from audit.report.audit_report import AuditReport
 from audit.report.figure_data import Bin, Histogram, histogram
 from audit.report.figures import curve_figure, histogram_figure, trace_figure
 from audit.search.worst_pair_search import SearchResult
-from audit.statistical_tests.clopper_pearson_and_baselines import BaselineFinding
+from audit.statistical_tests.clopper_pearson_and_other_baselines import BaselineFinding
 from audit.statistical_tests.event import Witness
 from audit.statistical_tests.sample_outcome import Outcome
 from tests.day_and_nightly import by_day

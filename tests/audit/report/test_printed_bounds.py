@@ -22,7 +22,7 @@ from audit.report import audit_report as model
 from audit.report import figures
 from audit.report.audit_record import ExactFinding
 from audit.report.audit_report import AuditReport
-from audit.statistical_tests.clopper_pearson_and_baselines import BaselineFinding
+from audit.statistical_tests.clopper_pearson_and_other_baselines import BaselineFinding
 from audit.statistical_tests.event import Witness
 from audit.statistical_tests.sample_outcome import Outcome
 from audit.statistical_tests.trace import Trace

@@ -24,7 +24,7 @@ from dpcore.local import (
     RandomisedResponse,
     SubsetSelection,
     UnaryEncoding,
-    local_report,
+    estimated_counts,
     randomizers,
 )
 from dpcore.local.randomizers import GRID, below, flip, inner_product_counts, subset
@@ -266,7 +266,7 @@ def test_intervals_cover_according_to_exact_probabilities(monkeypatch: pytest.Mo
     assert min(covered) >= asked
     plain = proven_upper_end
     monkeypatch.setattr(
-        local_report, "proven_upper_end", lambda s, n, level: plain(s, n, 3 * level)
+        estimated_counts, "proven_upper_end", lambda s, n, level: plain(s, n, 3 * level)
     )
     assert min(coverage(ends, count, users) for count in range(users + 1)) < asked
 

@@ -18,7 +18,7 @@ from audit.report.audit_report import AuditReport
 from audit.run_audit import Audit
 from audit.runs.draw_plan import Plan
 from audit.search.worst_pair_search import SearchResult
-from audit.statistical_tests.clopper_pearson_and_baselines import BaselineFinding
+from audit.statistical_tests.clopper_pearson_and_other_baselines import BaselineFinding
 from audit.statistical_tests.sample_outcome import Outcome
 from audit.targets.target_syntax import read_target
 from dpcore import DiscreteLaplace

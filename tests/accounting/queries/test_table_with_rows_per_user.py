@@ -36,7 +36,7 @@ from accounting.queries import (
     TopK,
     release,
 )
-from accounting.queries import table as tables_module
+from accounting.queries import table_with_rows_per_user as tables_module
 from accounting.queries.count_sum_mean_quantile import Query
 from dpcore import SeededRng
 from dpcore.errors import InvalidParameter

@@ -15,7 +15,7 @@ from scipy import stats
 
 from audit.formats.result import plain
 from audit.outputs.output_parser import draw_worlds
-from audit.statistical_tests.clopper_pearson_and_baselines import (
+from audit.statistical_tests.clopper_pearson_and_other_baselines import (
     BASELINES,
     BaselineParameters,
     Counts,

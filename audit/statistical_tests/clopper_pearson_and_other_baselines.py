@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv, ndtri
 
-from accounting.pld.noise_density import NormalLoss
+from accounting.privacy_curves.real_gaussian_closed_form import NormalLoss
 from audit.claims import level
 from audit.outputs.reading import Integers, read, read_worlds
 from audit.statistical_tests.event import Floats
