@@ -1,4 +1,4 @@
-r"""Privacy claims to test, verdicts on claims, and significance levels.
+r"""Privacy claims to test, and significance levels.
 
 A claim is a point (epsilon, delta), or a whole privacy curve:
 
@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache, lru_cache
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
-from dpcore.errors import ANSWER, FAILED, NEGATIVE_ANSWER, NO_ANSWER, DpcoreError, InvalidParameter
+from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.mechanism import Mechanism, Norm, Relation, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, End, ball, decimal_up, precision, round_up
@@ -339,55 +339,6 @@ _WORDS: Final[dict[str, Callable[[Fraction], _Delta]]] = {"rho": _zcdp, "gdp": _
 
 def _end(end: End) -> Fraction:
     return end if isinstance(end, Fraction) else Fraction(1)
-
-
-# -- verdicts -------------------------------------------------------------------------------------
-
-VerdictWord: TypeAlias = Literal["refuted", "not_refuted", "proven", "nothing_measured"]
-
-
-class VerdictDisplay(NamedTuple):
-    r"""The words for a verdict, their style on a terminal, and the exit code of the verdict."""
-
-    words: str
-    style: str
-    exit_code: int
-
-
-VERDICTS: Final[dict[VerdictWord | None, VerdictDisplay]] = {
-    "refuted": VerdictDisplay("REFUTED", "bold red", NEGATIVE_ANSWER),
-    "not_refuted": VerdictDisplay("NOT REFUTED AT THIS RESOLUTION", "bold yellow", ANSWER),
-    "proven": VerdictDisplay("PROVEN", "bold green", ANSWER),
-    "nothing_measured": VerdictDisplay("NOTHING MEASURED", "bold magenta", NO_ANSWER),
-    None: VerdictDisplay("THE TARGET FAILED", "bold magenta", FAILED),
-}
-
-Cause: TypeAlias = Literal["values", "floating-point", "time", "errors"]
-
-CAUSES: Final[dict[Cause, str]] = {
-    "values": "",
-    "floating-point": " (floating-point leak)",
-    "time": " (time of a call)",
-    "errors": " (errors reveal the dataset)",
-}
-r"""The causes of a refutation, in the order of display, with their names in a headline."""
-
-_REPRESENTATION: Final = frozenset({"lowest-bit", "last-bits", "precision", "grid"})
-
-
-def cause_of(feature: str | None) -> Cause:
-    r"""The cause of a refutation by a test of ``feature``; None means the output itself."""
-    steps = (feature or "").split("+")
-    if steps[0] == "time":
-        return "time"
-    return "floating-point" if steps[-1].partition(":")[0] in _REPRESENTATION else "values"
-
-
-FAULTS: Final = "FAULTS FOUND"
-r"""The headline if the claim is not refuted but the code has a fault."""
-
-INTERRUPTED: Final = "interrupted"
-r"""The reason why drawing ended, in a report after Ctrl-C."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

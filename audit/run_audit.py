@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from audit.audit_spec import AuditSpec
-from audit.claims import INTERRUPTED, Claim, CurveClaim, LayerRun, cause_of, level
+from audit.claims import Claim, CurveClaim, LayerRun, level
 from audit.errors import TargetFailed
 from audit.features.parse_feature import Feature, read_feature
 from audit.formats.result import plain
@@ -36,6 +36,7 @@ from audit.statistical_tests.sample_outcome import versions
 from audit.targets.check_neighbours import doubts, pairs_of
 from audit.targets.target import Catalogued, KnownLaw, Shifted, Target, claim_of
 from audit.targets.target_syntax import Auditable, read_target, target_of
+from audit.verdict_words_and_exit_codes import INTERRUPTED, cause_of
 from dpcore.cli.terminal import notebook_bar
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation

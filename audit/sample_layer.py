@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from audit.claims import INTERRUPTED, Claim, CurveClaim
+from audit.claims import Claim, CurveClaim
 from audit.errors import TargetFailed
 from audit.outputs.output_parser import UNREAD, oddities
 from audit.outputs.rows import added_up
@@ -34,6 +34,7 @@ from audit.statistical_tests.event import Witness
 from audit.statistical_tests.multiple_testing import weigh, weigh_views
 from audit.statistical_tests.sample_outcome import Weighed, unmeasured, versions
 from audit.targets.target import Block, Target
+from audit.verdict_words_and_exit_codes import INTERRUPTED
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 

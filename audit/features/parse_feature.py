@@ -35,7 +35,6 @@ from urllib.parse import quote
 
 import numpy as np
 
-from audit.claims import cause_of
 from audit.errors import TargetFailed
 from audit.features import built_in_features as maps
 from audit.features.built_in_features import by_value, each
@@ -46,6 +45,7 @@ from audit.outputs.output_parser import Outputs, require_readable, same
 from audit.outputs.reading import as_float
 from audit.outputs.rows import Floats, Schema, Table
 from audit.outputs.time_limit import current, load
+from audit.verdict_words_and_exit_codes import cause_of
 from dpcore.errors import InvalidParameter
 from dpcore.spec_syntax import did_you_mean
 

@@ -32,15 +32,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from audit.audit_spec import AuditSpec
-from audit.claims import (
-    INTERRUPTED,
-    LOOKS,
-    VERDICTS,
-    LayerRun,
-    evidence,
-    level_upper,
-    log_bar,
-)
+from audit.claims import LOOKS, LayerRun, evidence, level_upper, log_bar
 from audit.errors import TargetFailed
 from audit.fit.statistics import (
     CellCounts,
@@ -61,6 +53,7 @@ from audit.outputs.time_limit import Watchdog, stdout_to_stderr
 from audit.statistical_tests.sample_outcome import versions
 from audit.targets.target import Block, Catalogued, Target, seeded_rng
 from audit.targets.target_syntax import takes_ours
+from audit.verdict_words_and_exit_codes import INTERRUPTED, VERDICTS
 from dpcore.errors import InvalidParameter, Unrepresentable
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import round_down

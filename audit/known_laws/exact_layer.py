@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from audit.claims import Claim, LayerRun, VerdictWord
+from audit.claims import Claim, LayerRun
 from audit.known_laws.compare_two_laws import Decision, decide
 from audit.report.audit_record import ExactFinding, ExactWitness
 from audit.report.audit_report import AuditReport
 from audit.runs.draw_plan import Plan
 from audit.statistical_tests.sample_outcome import Outcome, versions
 from audit.targets.target import KnownLaw, Shifted
+from audit.verdict_words_and_exit_codes import VerdictWord
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import rational

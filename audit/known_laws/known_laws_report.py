@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final
 
 from audit.claims import format_rational
 from audit.formats.result import Result, Statement, computed, fact, format_enclosure, plain
@@ -25,28 +25,16 @@ from audit.known_laws.compare_two_laws import (
 )
 from audit.known_laws.law_file import WrittenLaw
 from audit.targets.target import Law
+from audit.verdict_words_and_exit_codes import EXACT_VERDICTS, ExactVerdict
 from dpcore.cli.figure_file import curve_picture
 from dpcore.errors import (
     ABSENT,
     ANSWER,
-    NEGATIVE_ANSWER,
-    NO_ANSWER,
     InvalidParameter,
     PrecisionExhausted,
 )
 from dpcore.numbers.enclosure import Enclosure, round_down, round_up
 
-ExactVerdict: TypeAlias = Literal["proven", "refuted", "undecided", "not_refuted"]
-
-# The headline of each verdict, its statement on the claim, and its exit code.
-_VERDICTS: Final[dict[ExactVerdict, tuple[str, str, int]]] = {
-    "proven": ("PROVEN", "P and Q satisfy {}", ANSWER),
-    "refuted": ("REFUTED", "P and Q violate {}", NEGATIVE_ANSWER),
-    "undecided": ("UNDECIDED", "{}: the enclosure still contains the claimed delta", NO_ANSWER),
-    "not_refuted": (
-        "NOT REFUTED", "{}: the claimed points are proven, the curve between them is not", ANSWER
-    ),
-}  # fmt: skip
 _DIGITS: Final = 13
 
 
@@ -95,7 +83,7 @@ class ExactReport(Result):
     @property
     def exit_code(self) -> int:
         r"""The exit code: 0 proven, or no claim; 1 refuted; 4 undecided."""
-        return ANSWER if self.verdict is None else _VERDICTS[self.verdict][2]
+        return ANSWER if self.verdict is None else EXACT_VERDICTS[self.verdict][2]
 
     @computed(
         'the event of a refuted point, if one is named: {"claim": as text, "event", "direction", '
@@ -161,7 +149,7 @@ class ExactReport(Result):
     def statement(self) -> Statement:
         word, about = "", ""
         if self.verdict is not None:
-            word, about, _ = _VERDICTS[self.verdict]
+            word, about, _ = EXACT_VERDICTS[self.verdict]
         return Statement(verdict=word, about=about.format(self.claim), rows=tuple(_rows(self)))
 
     def _of(self, quantity: str, at: str) -> list[dict[str, Any]]:

@@ -20,13 +20,9 @@ from audit.audit_spec import SensitivityNorm
 from audit.formats.junit_and_sarif import Case
 from audit.formats.result import Facts, Result, Statement, computed, fact
 from audit.formats.shorten import cut, shortened
-from dpcore.errors import ANSWER, FAILED, NEGATIVE_ANSWER, NO_ANSWER
+from audit.verdict_words_and_exit_codes import REPLAY_VERDICTS, ReplayVerdict
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
-ReplayVerdict: TypeAlias = Literal[
-    "refuted", "found", "nothing_found", "nothing_measured", "not_replayable"
-]
-
 _MOST_ITEMS: Final = 1000
 _SHOWN: Final = 200
 
@@ -36,14 +32,6 @@ ASSUMES: Final = (
 )
 
 _RANK: Final[dict[Severity, int]] = {"error": 0, "warning": 1, "note": 2}
-# The headline and the exit code of each verdict.
-_VERDICTS: Final[dict[ReplayVerdict, tuple[str, int]]] = {
-    "refuted": ("REFUTED", NEGATIVE_ANSWER),
-    "found": ("FAULTS FOUND", NEGATIVE_ANSWER),
-    "nothing_found": ("NOTHING FOUND BY REPLAY", ANSWER),
-    "not_replayable": ("CANNOT BE REPLAYED", FAILED),
-    "nothing_measured": ("NOTHING MEASURED", NO_ANSWER),
-}
 # The declarations that findings refute, by kind of finding; never the privacy claim itself.
 _DECLARED: Final = {
     "sensitivity-exceeded": "the declared sensitivity",
@@ -161,23 +149,23 @@ class ReplayReport(Result):
     @property
     def exit_code(self) -> int:
         r"""The exit code: 0 no error, 1 an error, 3 not replayable, 4 nothing was measured."""
-        return _VERDICTS[self.verdict][1]
+        return REPLAY_VERDICTS[self.verdict].exit_code
 
     def statement(self) -> Statement:
-        word, code = _VERDICTS[self.verdict]
+        found = REPLAY_VERDICTS[self.verdict]
         a, b = (_format_value(dataset) for dataset in self.pair)
         refuted = next((f.kind for f in self.findings if f.refutes), None)
         what = "" if refuted is None else f"{_DECLARED.get(refuted, 'what is declared')} of "
         counts = f"{self.tapes:,} tapes, {self.changed:,} of them with a draw set to an extreme"
         return Statement(
-            verdict=word,
+            verdict=found.words,
             about=f"{what}{self.target} on A = {a}, B = {b}",
             rows=(
-                *(row for found in self.findings for row in found.rows()),
+                *(row for each in self.findings for row in each.rows()),
                 ("replayed", f"{self.runs:,} runs on {counts}; --seed {self.seed}"),
                 ("assumes", ASSUMES),
             ),
-            style={0: "bold yellow", 1: "bold red"}.get(code, "bold magenta"),
+            style=found.style,
         )
 
     def cases(self) -> Iterator[Case]:

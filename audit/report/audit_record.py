@@ -10,21 +10,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from audit.claims import (
-    CAUSES,
-    VERDICTS,
-    Cause,
-    Claim,
-    CurveClaim,
-    LayerRun,
-    VerdictWord,
-    cause_of,
-    level_upper,
-)
+from audit.claims import Claim, CurveClaim, LayerRun, level_upper
 from audit.errors import TargetFailed
 from audit.formats.result import Result, computed, fact, format_enclosure
 from audit.statistical_tests.event import Witness
 from audit.statistical_tests.sample_outcome import Outcome, unresolved
+from audit.verdict_words_and_exit_codes import CAUSES, VERDICTS, Cause, VerdictWord, cause_of
 from dpcore.errors import INTERRUPTED, NEGATIVE_ANSWER
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import RationalLike

@@ -15,17 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from markupsafe import Markup
 
-from audit.claims import (
-    FAULTS,
-    VERDICTS,
-    Claim,
-    VerdictWord,
-    cause_of,
-    confidence,
-    evidence,
-    format_p_value,
-    format_rational,
-)
+from audit.claims import Claim, confidence, evidence, format_p_value, format_rational
 from audit.formats.junit_and_sarif import Case, outcome_of
 from audit.formats.result import (
     Section,
@@ -40,6 +30,7 @@ from audit.formats.shorten import cut, shortened
 from audit.report.audit_record import AuditRecord, ExactWitness
 from audit.statistical_tests.event import Witness
 from audit.statistical_tests.sample_outcome import Outcome, unmeasured_pairs, unseen
+from audit.verdict_words_and_exit_codes import FAULTS, VERDICTS, VerdictWord, cause_of
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.numbers.parameter import rational
 from dpcore.numbers.rounding import down, up

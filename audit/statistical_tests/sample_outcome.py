@@ -23,12 +23,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from audit.claims import CAUSES, Claim, LayerRun, VerdictWord, cause_of, log_bar
+from audit.claims import Claim, LayerRun, log_bar
 from audit.features.built_in_features import is_unread
 from audit.formats.result import Facts, fact, members
 from audit.outputs.output_parser import UNREAD
 from audit.statistical_tests.event import Floats, Tally, Witness
 from audit.statistical_tests.prequential_fixed_runs_test import resolution
+from audit.verdict_words_and_exit_codes import CAUSES, VerdictWord, cause_of
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike
 

@@ -24,7 +24,7 @@ import numpy as np
 import audit.known_laws.exact_layer
 import audit.sample_layer  # noqa: F401 - as above
 from audit.audit_spec import AuditSpec
-from audit.claims import CAUSES, Claim, CurveClaim, format_p_value
+from audit.claims import Claim, CurveClaim, format_p_value
 from audit.formats.shorten import cut
 from audit.outputs.copies import copies
 from audit.report.audit_report import AuditReport
@@ -33,6 +33,7 @@ from audit.statistical_tests.sample_outcome import unmeasured_pairs
 from audit.targets.check_neighbours import read_pairs
 from audit.targets.target import KnownLaw
 from audit.targets.target_syntax import Auditable
+from audit.verdict_words_and_exit_codes import CAUSES
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.mechanism import Norm, Relation, Sensitivity
 from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational

@@ -5,9 +5,10 @@ from __future__ import annotations
 import secrets
 from typing import Any, Final
 
-from audit.claims import INTERRUPTED, format_p_value
+from audit.claims import format_p_value
 from audit.fit.fit import FitReport, fit
 from audit.testing.assertions import Refuted
+from audit.verdict_words_and_exit_codes import INTERRUPTED
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational
 from dpcore.parse_noise import write_noise

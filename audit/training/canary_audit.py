@@ -34,7 +34,6 @@ from scipy.special import betainc
 
 from accounting.guarantees.guarantee import Guarantee
 from audit.claims import (
-    VERDICTS,
     Claim,
     CurveClaim,
     confidence,
@@ -54,6 +53,7 @@ from audit.statistical_tests.one_run_canaries import (
     one_run_p_value,
 )
 from audit.statistical_tests.sample_outcome import versions
+from audit.verdict_words_and_exit_codes import VERDICTS
 from dpcore.cli.files import read_text, rows_of
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final, Literal, TypeAlias
 
-from audit.claims import FAULTS, VERDICTS, format_p_value, level_upper
+from audit.claims import format_p_value, level_upper
 from audit.formats.junit_and_sarif import Case, Outcome
 from audit.formats.result import Result, Statement, computed, fact, format_share
+from audit.verdict_words_and_exit_codes import FAULTS, VERDICTS
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import Exact, Whole, check_fields
 from dpcore.spec_syntax import word

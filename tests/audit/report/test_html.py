@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from markupsafe import Markup
 
-from audit.claims import Claim, VerdictWord
+from audit.claims import Claim
 from audit.errors import TargetFailed
 from audit.formats import result
 from audit.formats.shorten import printable
@@ -24,6 +24,7 @@ from audit.search.worst_pair_search import SearchResult
 from audit.statistical_tests.clopper_pearson_and_other_baselines import BaselineFinding
 from audit.statistical_tests.event import Witness
 from audit.statistical_tests.sample_outcome import Outcome
+from audit.verdict_words_and_exit_codes import VerdictWord
 from tests.day_and_nightly import by_day
 from tests.support.audit.browser import Visible
 from tests.support.audit.html_documents import (
