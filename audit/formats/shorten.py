@@ -35,7 +35,8 @@ def printable(value: str) -> str:
     r"""Replace characters that HTML cannot contain and invisible characters, including those that
     reorder or hide others.
     """
-    return "".join(sign if _has_place(sign) else "\ufffd" for sign in value)
+    hidden = {ord(sign): "\ufffd" for sign in set(value) if not _has_place(sign)}
+    return str.translate(value, hidden)
 
 
 def _has_place(sign: str) -> bool:

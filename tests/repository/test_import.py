@@ -58,6 +58,7 @@ RARE = {
 }
 
 
+@by_day(3)
 @pytest.mark.parametrize("module", ["dpcore", "accounting", "audit.run_audit", "bandits", SAMPLED])
 def test_importing_a_package_is_silent_and_light(module: str) -> None:
     heavy = (*(HEAVY if module == "dpcore" else OTHERS_HEAVY), *RARE.get(module, ()))

@@ -129,7 +129,7 @@ SAMPLED = (
 )
 
 
-@by_day(3)
+@by_day(2)
 @pytest.mark.parametrize(("text", "runs"), SAMPLED)
 def test_runs_do_not_refute_the_claim(text: str, runs: int) -> None:
     alpha = Fraction(buy_alpha(f"runs of {text}", "1e-9"))
@@ -223,7 +223,7 @@ class UnknownKeys(Histogram):
         return NoisyThreshold(mechanism=added, threshold=threshold, rows_per_user=keys)
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize(
     ("few", "crowd"), [("few_keys", 0), ("few_rows", 60), ("none", 0), ("none", 60)]
 )

@@ -15,7 +15,7 @@ from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.certificates.recheck import recheck
 from bandits.cli.run import read_experiment
 from bandits.privatizers.returning_users import RETURNING, steady_for
-from tests.day_and_nightly import by_day
+from tests.day_and_nightly import by_day, effort
 from tests.support.bandits.command import Bandit
 
 SMALL = ("--arms", "8", "--super-arm", "3", "-T", "600", "--instances", "2", "--epsilon", "2")
@@ -193,7 +193,7 @@ def test_masked_aggregation_is_executed(bandit: Bandit, tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     table.write_text("a,b\n1,0\n1,0.5\n0.5,0\n", encoding="utf-8")
     answer = bandit(
-        *("run", "cz/easy", "--epsilon", "4", "-T", "700", "--instances", "1"),
+        *("run", "cz/easy", "--epsilon", "4", "-T", effort(250, 700), "--instances", "1"),
         *("--algorithms", "dist-dp-se", "--visits", "16", "--aggregation", "masked"),
         *(
             "--dropouts",

@@ -82,6 +82,7 @@ def test_the_radius_paper_uses_the_parameters_of_the_paper(name: str) -> None:
     assert printed == replace(policy, schedule=PAPER, radius=PaperRadius())
 
 
+@by_day(2)
 @pytest.mark.parametrize("name", ["se", "ldp-se", "dist-dp-se", "dist-rdp-se"])
 def test_the_exact_radius_has_its_own_schedule(name: str) -> None:
     policy = read_algorithm(name).policy(setting())
