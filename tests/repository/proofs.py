@@ -134,7 +134,7 @@ def _leaned_on(path: str, tree: ast.Module) -> dict[str, list[ast.AST]]:
 def _definitions(path: str, tree: ast.Module) -> list[ast.AST]:
     scope: list[ast.AST] = [tree]
     for part in path.split("."):
-        scope = [node for outer in scope for node in _body(outer) if part in _defines(node)]
+        scope = [node for outer in scope for node in _defined_in(outer).get(part, ())]
     return scope
 
 
@@ -142,7 +142,7 @@ def _members(owner: str, name: str, tree: ast.Module) -> list[str]:
     """Return where a class, or the first of its bases in the module, defines a name."""
     for node in _definitions(owner, tree):
         if isinstance(node, ast.ClassDef):
-            if any(name in _defines(inner) for inner in node.body):
+            if name in _defined_in(node):
                 return [f"{owner}.{name}"]
             bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
             return [found for base in bases for found in _members(base, name, tree)][:1]
@@ -168,8 +168,13 @@ def _names(node: ast.AST) -> set[str]:
     return found
 
 
-def _body(node: ast.AST) -> list[ast.stmt]:
-    return node.body if isinstance(node, ast.Module | ast.ClassDef) else []
+@cache
+def _defined_in(node: ast.AST) -> dict[str, list[ast.AST]]:
+    found: dict[str, list[ast.AST]] = {}
+    for inner in node.body if isinstance(node, ast.Module | ast.ClassDef) else []:
+        for name in _defines(inner):
+            found.setdefault(name, []).append(inner)
+    return found
 
 
 def _defines(node: ast.AST) -> set[str]:

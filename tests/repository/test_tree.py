@@ -71,14 +71,12 @@ def long_functions(source: str) -> list[str]:
 
 def far_apart(source: str) -> bool:
     """Whether a function may be long: the next one that is not within it is far below."""
-    open_at: list[tuple[int, int]] = []
-    for at in _DEF.finditer(f"{source}\ndef "):
-        line, indent = source.count("\n", 0, at.start()), len(at[1])
-        while open_at and open_at[-1][1] >= indent:
-            if line - open_at.pop()[0] > LONGEST_FUNCTION:
-                return True
-        open_at.append((line, indent))
-    return False
+    found = [(source.count("\n", 0, at.start()), len(at[1])) for at in _DEF.finditer(source)]
+    ends = [*found, (source.count("\n") + 1, 0)]
+    return any(
+        next(end for end, other in ends[i + 1 :] if other <= indent) - line > LONGEST_FUNCTION
+        for i, (line, indent) in enumerate(found)
+    )
 
 
 def comments(source: str) -> Iterator[tuple[int, str]]:

@@ -18,14 +18,7 @@ from scipy.special import logsumexp
 from audit.claims import LOOKS, log_bar
 from audit.fit import statistics
 from audit.fit.fit import fit
-from audit.fit.statistics import (
-    CellCounts,
-    FitCells,
-    fit_p_values,
-    joined,
-    log_wealth,
-    resolution,
-)
+from audit.fit.statistics import CellCounts, FitCells, fit_p_values, joined, log_wealth, resolution
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.poisson_and_binomial import Binomial, Poisson
