@@ -27,23 +27,17 @@ PAGES = "docs/proofs"
 
 # Every bound and sample depends on these functions: each must be bound by a page.
 NEED_A_PROOF = (
-    "dpcore.sampling.rng:Rng",
-    "dpcore.sampling.bernoulli:bernoulli_exp",
-    "dpcore.sampling.inversion:InversionTable.fill",
-    "dpcore.sampling.inversion:table_of_masses",
-    "dpcore.sampling.step_function_rejection:Centred._fill",
-    "dpcore.numbers.enclosure:narrow",
-    "dpcore.numbers.arrays:exp_neg",
-    "dpcore.analysis.contour_sums:upper_tail",
-    "dpcore.protocols.fixed_point_encoding:FixedPoint",
-    "dpcore.secure_aggregation.server:finish",
-    "accounting.pld.finite_pld:Listing.above",
-    "accounting.pld.finite_pld:Listing.below",
+    "dpcore.sampling.rng:Rng", "dpcore.sampling.bernoulli:bernoulli_exp",
+    "dpcore.sampling.inversion:InversionTable.fill", "dpcore.sampling.inversion:table_of_masses",
+    "dpcore.sampling.step_function_rejection:Centred._fill", "dpcore.numbers.enclosure:narrow",
+    "dpcore.numbers.arrays:exp_neg", "dpcore.analysis.contour_sums:upper_tail",
+    "dpcore.protocols.fixed_point_encoding:FixedPoint", "dpcore.secure_aggregation.server:finish",
+    "accounting.pld.finite_pld:Listing.above", "accounting.pld.finite_pld:Listing.below",
     "accounting.composition.compose:Composition.epsilon",
     "accounting.ledger.charge_or_refuse:charged",
     "audit.statistical_tests.prequential_fixed_runs_test:Evidence",
     "bandits.elimination_radii:certified_width",
-)
+)  # fmt: skip
 
 _HASH_LENGTH = 16
 _BLOCK = re.compile(r"\A---\nproves:\n(?P<lines>(?:  - .*\n)+)---\n")

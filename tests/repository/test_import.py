@@ -12,16 +12,9 @@ from tests.support.run_command import ROOT, python
 
 # Modules that drawing noise must not load.
 HEAVY = (
-    "matplotlib",
-    "sqlalchemy",
-    "psycopg",
-    "scipy.stats",
-    "rich",
-    "typer",
-    "sklearn",
-    "opendp",
+    "matplotlib", "sqlalchemy", "psycopg", "scipy.stats", "rich", "typer", "sklearn", "opendp",
     "diffprivlib",
-)
+)  # fmt: skip
 
 PROBE = """
 import os, sys, threading
@@ -67,15 +60,9 @@ def test_importing_a_package_is_silent_and_light(module: str) -> None:
 
 
 LAZY = (
-    "dpcore",
-    "accounting",
-    "accounting.interop",
-    "accounting.ledger",
-    "accounting.queries",
-    "audit",
-    "audit.testing",
-    "bandits",
-)
+    "dpcore", "accounting", "accounting.interop", "accounting.ledger", "accounting.queries",
+    "audit", "audit.testing", "bandits",
+)  # fmt: skip
 
 
 def test_every_public_name_can_be_imported_and_completed() -> None:

@@ -75,16 +75,10 @@ LOCAL = (
     "hadamard-response,values=50",
 )
 SELECTIONS = (
-    "permute-and-flip",
-    "exponential",
-    "noisy-max",
-    "noisy-max,noise=laplace",
-    "noisy-max,sensitivity=3",
-    "noisy-max,noise=laplace,gap=yes",
-    "above-threshold,count=2,sensitivity=2",
-    "above-threshold,gap=yes",
-    "above-threshold",
-)
+    "permute-and-flip", "exponential", "noisy-max", "noisy-max,noise=laplace",
+    "noisy-max,sensitivity=3", "noisy-max,noise=laplace,gap=yes",
+    "above-threshold,count=2,sensitivity=2", "above-threshold,gap=yes", "above-threshold",
+)  # fmt: skip
 
 # The least epsilon of the pair, as a fraction of the claim: 1 if less noise would not suffice.
 TIGHT, NEARLY, PLANNED, ABOVE_HALF, ANY = (

@@ -27,7 +27,7 @@ RESULTS = ["rows.json", "regret.csv", "regret.svg", CERTIFICATE]
 def _stand_in_for_the_plot(monkeypatch: pytest.MonkeyPatch) -> None:
     """By day the plot consists of its title; tests of the command draw it."""
 
-    def titled(lines: list[results.PlotLine], path: Path, bounds: object) -> list[str]:
+    def titled(lines: list[results.PlotLine], path: Path, *_: object) -> list[str]:
         write_whole("--output", path, results.title_of(lines[0].preset, lines[0].epsilon))
         return []
 
