@@ -12,7 +12,7 @@ from audit.run_audit import audit
 from audit.targets.target import NoiseAdded, Shifted
 from audit.targets.target_syntax import read_target
 from tests.audit.known_laws.test_compare_two_laws import decided
-from tests.day_and_nightly import by_day
+from tests.day_and_nightly import by_day, effort
 
 GAUSSIAN = "discrete-gaussian:sigma_squared="
 
@@ -93,5 +93,5 @@ def test_the_row_of_a_joined_report_agrees_with_its_verdict(
 
 def test_a_proven_bound_is_not_replaced_by_a_confidence_bound() -> None:
     """At alpha 0.3 the sampled bound sometimes exceeds the truth; the proven bound is reported."""
-    sampled = [joined("epsilon=1.5", "0.3", seed) for seed in range(8)]
+    sampled = [joined("epsilon=1.5", "0.3", seed) for seed in range(effort(4, 8))]
     assert {report.epsilon_lower for report in sampled} == {1.0}

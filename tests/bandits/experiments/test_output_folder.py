@@ -13,6 +13,7 @@ from bandits.experiments.experiment import Experiment
 from bandits.experiments.results import refuse_foreign, refuse_inputs, remove_earlier
 from bandits.experiments.runner import play_task
 from bandits.play import Run
+from dpcore.cli.files import write_whole
 from dpcore.errors import InvalidParameter
 from tests.day_and_nightly import by_day, effort
 from tests.support.bandits.command import Bandit
