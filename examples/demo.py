@@ -4,10 +4,13 @@ Each line after ``$`` is a command that you can run yourself; this script runs t
 ``--json`` and prints the main part of its report.
 """
 
+import contextlib
+import io
 import json
-import subprocess
 import sys
 import textwrap
+
+from dpcore.cli.app import run
 
 EMPTY_ROOM = ["--claim", "epsilon=1", "--relation", "add-remove", "--pair", "[]", '["ada"]']
 
@@ -48,11 +51,12 @@ STORY = (
 
 def audit(arguments: list[str]) -> dict[str, object]:
     r"""The report that ``dpcore audit --json`` prints."""
-    command = [sys.executable, "-m", "dpcore.cli.app", "audit", *arguments, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode not in (0, 1):
-        sys.exit(done.stderr)
-    report: dict[str, object] = json.loads(done.stdout)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        code = run(["audit", *arguments, "--json"])
+    if code not in (0, 1):
+        sys.exit(code)
+    report: dict[str, object] = json.loads(printed.getvalue())
     return report
 
 

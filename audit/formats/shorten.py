@@ -31,7 +31,8 @@ def cut(text: str, most: int) -> str:
 
 def printable(value: str) -> str:
     r"""Replace characters that are invisible, reorder others, or cannot be in HTML by U+FFFD."""
-    return "".join(sign if _has_place(sign) else "\ufffd" for sign in value)
+    hidden = {ord(sign): "\ufffd" for sign in set(value) if not _has_place(sign)}
+    return str.translate(value, hidden)
 
 
 def _has_place(sign: str) -> bool:

@@ -7,7 +7,7 @@ estimated. Whether the code follows the law is tested by the sample and fit laye
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeAlias
 
 from audit.claims import Claim, LayerRun
 from audit.known_laws.compare_two_laws import Decision, decide
@@ -15,12 +15,14 @@ from audit.report.audit_record import ExactFinding, ExactWitness
 from audit.report.audit_report import AuditReport
 from audit.runs.draw_plan import Plan
 from audit.statistical_tests.sample_outcome import Outcome, versions
-from audit.targets.target import KnownLaw, Shifted
+from audit.targets.target import KnownLaw, Law, Shifted
 from audit.verdict_words_and_exit_codes import VerdictWord
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import rational
 from dpcore.parse_noise import write_noise
+
+Shifts: TypeAlias = list[tuple[object, ...]]
 
 
 def prove(target: KnownLaw, plan: Plan) -> AuditReport:
@@ -32,17 +34,18 @@ def prove(target: KnownLaw, plan: Plan) -> AuditReport:
     a sensitivity that equals the distance of the datasets of every pair. Otherwise the verdict is
     "not_refuted".
     """
-    decided = [
-        _decided(target, pair, place, point)
-        for place, pair in enumerate(plan.pairs)
-        for point in plan.claim.points
-    ]
+    decided: list[_Row] = []
+    shifts: Shifts = []  # of both laws for each pair; empty for listed laws
+    for place, pair in enumerate(plan.pairs):
+        laws = target.laws(pair)  # once: listing an exact law may take a second
+        decided += [_decided(laws, place, point) for point in plan.claim.points]
+        shifts.append(tuple(law.shift for law in laws if isinstance(law, Shifted)))
     refuted = next((row for row in decided if not row.kept), None)
     # If nothing is refuted, report the row whose true epsilon is closest to the claimed epsilon.
     worst = refuted or max(decided, key=lambda row: row.needed.upper - row.point.exact[0])
     verdict: VerdictWord = "refuted"
     if refuted is None:
-        whole = isinstance(plan.claim, Claim) or _is_its_own(target, plan)
+        whole = isinstance(plan.claim, Claim) or _is_its_own(target, plan, shifts)
         verdict = "proven" if whole else "not_refuted"
     return AuditReport(
         target=target.spelling,
@@ -59,7 +62,7 @@ def prove(target: KnownLaw, plan: Plan) -> AuditReport:
         outcomes=tuple(row.outcome for row in decided) if len(decided) > 1 else (),
         row=decided.index(worst),
         exact=ExactFinding(delta=worst.decision.delta.worse, epsilon=worst.needed),
-        layers=(_layer(target, plan, verdict),),
+        layers=(_layer(target, shifts, verdict),),
         versions=versions(),
     )
 
@@ -101,14 +104,8 @@ class _Row:
         )
 
 
-def _shifts(target: KnownLaw, plan: Plan) -> list[tuple[object, ...]]:
-    # The shifts of both laws for each pair; empty for listed probabilities.
-    laws = (target.laws(pair) for pair in plan.pairs)
-    return [tuple(law.shift for law in both if isinstance(law, Shifted)) for both in laws]
-
-
-def _decided(target: KnownLaw, pair: tuple[Any, Any], place: int, point: Claim) -> _Row:
-    found = decide(*target.laws(pair), point)
+def _decided(laws: tuple[Law, Law], place: int, point: Claim) -> _Row:
+    found = decide(*laws, point)
     epsilon, delta = point.exact
     if found.verdict == "undecided":
         raise PrecisionExhausted(
@@ -122,7 +119,7 @@ def _decided(target: KnownLaw, pair: tuple[Any, Any], place: int, point: Claim) 
     return _Row(pair=place, decision=found, needed=found.epsilon.worse)
 
 
-def _is_its_own(target: KnownLaw, plan: Plan) -> bool:
+def _is_its_own(target: KnownLaw, plan: Plan, shifts: Shifts) -> bool:
     # Whether the claimed curve is the curve of the target's noise for the shift of every pair.
     if target.noise is None:
         return False
@@ -130,17 +127,17 @@ def _is_its_own(target: KnownLaw, plan: Plan) -> bool:
         isinstance(a, int)
         and isinstance(b, int)
         and str(plan.claim) == f"{write_noise(target.noise)}@{abs(a - b)}"
-        for a, b in _shifts(target, plan)
+        for a, b in shifts
     )
 
 
-def _layer(target: KnownLaw, plan: Plan, verdict: VerdictWord) -> LayerRun:
-    first = _shifts(target, plan)[0]
+def _layer(target: KnownLaw, shifts: Shifts, verdict: VerdictWord) -> LayerRun:
+    first = shifts[0]
     if verdict == "refuted":
         proves = "one probability exceeds e^epsilon times the other + delta, by proven bounds"
     elif verdict == "not_refuted":
         proves = "the tested points hold; nothing is proven about the curve between them"
-    elif len(plan.pairs) > 1:
+    elif len(shifts) > 1:
         proves = "for every event, on each of these pairs"
     elif not first:
         proves = "for every event, on this pair"

@@ -52,6 +52,7 @@ _MOST_BITS: Final = 14_000  # above this, integers have more digits than Python 
 _KINDS: Final[dict[type, str]] = {int: "int", float: "float", bool: "bool", str: "str"}
 _NUMBERS: Final = {np.dtype(code).type for code in f"?{np.typecodes['AllInteger']}efdFD"}
 _SCALARS: Final = frozenset({float, bool, str, bytes, complex, type(None), *_NUMBERS})
+_FLAT: Final = _SCALARS | {int}  # without elements
 _HARMLESS: Final = _SCALARS | {list, tuple, dict, set, frozenset}
 
 
@@ -151,7 +152,7 @@ def _levels(output: object) -> Iterator[list[object]]:
         if not level:
             return
         yield level
-        within = (item for item in level if type(item) not in _SCALARS)
+        within = (item for item in level if type(item) not in _FLAT)
         level = [inner for item in within for inner in _elements(item)]
 
 
@@ -362,6 +363,8 @@ def _unread(outputs: Outputs) -> list[str]:
     found: dict[str, None] = {}
     seen: Counter[type] = Counter()
     for output in outputs:
+        if type(output) in _FLAT:
+            continue
         for item in chain.from_iterable(_levels(output)):
             kind: type = type(item)
             if kind not in _HARMLESS and kind is not int and seen[kind] < _EXAMPLES:

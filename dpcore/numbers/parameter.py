@@ -152,7 +152,7 @@ _EXPONENT = re.compile(r"[eE]([+-]?\d+)\s*$")
 
 def rational(argument: str, value: object) -> Fraction:
     r"""The exact rational that ``value`` denotes."""
-    exact = _exact(argument, value)
+    exact = value if type(value) is Fraction else _exact(argument, value)
     if max(abs(exact.numerator), exact.denominator) >= _LARGEST:
         raise InvalidParameter(argument, value, f"must have at most {_MOST_DIGITS} digits")
     return exact

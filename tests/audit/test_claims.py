@@ -67,7 +67,7 @@ LAWS = (
 )
 
 
-@by_day(3)
+@by_day(2)
 @pytest.mark.parametrize("law", LAWS)
 def test_points_of_a_law_are_just_above_its_curve(law: str) -> None:
     for shift in (1, 2):
@@ -85,6 +85,7 @@ def test_a_delta_that_is_rounded_down_is_detected() -> None:
     assert len(below(mutant(stated), true)) == 7
 
 
+@by_day(2)
 @pytest.mark.parametrize("rho", ["1/1000", "0.1", "2"])
 def test_points_of_zcdp_follow_from_the_claim(rho: str) -> None:
     # Two rho-zCDP mechanisms whose curves lie below the points: the Gaussian of variance 1/(2 rho),

@@ -129,6 +129,7 @@ SMALL: list[tuple[Noise, int, int]] = [
 MEANS = (0.0, 0.02, 0.3, 0.5, 0.97)
 
 
+@by_day(8)
 @pytest.mark.parametrize(("noise", "steps", "pulls"), SMALL, ids=repr)
 @pytest.mark.parametrize("failure", ["0.05", "1e-4"])
 def test_the_certified_width_covers_and_is_the_least_mixture(

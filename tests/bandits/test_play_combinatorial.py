@@ -139,7 +139,7 @@ def test_a_run_equals_the_algorithm_round_by_round(name: CucbName) -> None:
     assert list(other.pulls) != pulls  # the clipping is part of the algorithm
 
 
-@by_day(5)
+@by_day(2)
 @pytest.mark.parametrize("release", ["tree", "doubling", "factorisation"])
 @pytest.mark.parametrize("name", EVERY)
 def test_runs_played_together_equal_single_runs(name: CucbName, release: str) -> None:

@@ -27,23 +27,17 @@ PAGES = "docs/proofs"
 
 # Every bound and sample depends on these functions: each must be bound by a page.
 NEED_A_PROOF = (
-    "dpcore.sampling.rng:Rng",
-    "dpcore.sampling.bernoulli:bernoulli_exp",
-    "dpcore.sampling.inversion:InversionTable.fill",
-    "dpcore.sampling.inversion:table_of_masses",
-    "dpcore.sampling.step_function_rejection:Centred._fill",
-    "dpcore.numbers.enclosure:narrow",
-    "dpcore.numbers.arrays:exp_neg",
-    "dpcore.analysis.contour_sums:upper_tail",
-    "dpcore.protocols.fixed_point_encoding:FixedPoint",
-    "dpcore.secure_aggregation.server:finish",
-    "accounting.pld.finite_pld:Listing.above",
-    "accounting.pld.finite_pld:Listing.below",
+    "dpcore.sampling.rng:Rng", "dpcore.sampling.bernoulli:bernoulli_exp",
+    "dpcore.sampling.inversion:InversionTable.fill", "dpcore.sampling.inversion:table_of_masses",
+    "dpcore.sampling.step_function_rejection:Centred._fill", "dpcore.numbers.enclosure:narrow",
+    "dpcore.numbers.arrays:exp_neg", "dpcore.analysis.contour_sums:upper_tail",
+    "dpcore.protocols.fixed_point_encoding:FixedPoint", "dpcore.secure_aggregation.server:finish",
+    "accounting.pld.finite_pld:Listing.above", "accounting.pld.finite_pld:Listing.below",
     "accounting.composition.compose:Composition.epsilon",
     "accounting.ledger.charge_or_refuse:charged",
     "audit.statistical_tests.prequential_fixed_runs_test:Evidence",
     "bandits.elimination_radii:certified_width",
-)
+)  # fmt: skip
 
 _HASH_LENGTH = 16
 _BLOCK = re.compile(r"\A---\nproves:\n(?P<lines>(?:  - .*\n)+)---\n")
@@ -134,7 +128,7 @@ def _leaned_on(path: str, tree: ast.Module) -> dict[str, list[ast.AST]]:
 def _definitions(path: str, tree: ast.Module) -> list[ast.AST]:
     scope: list[ast.AST] = [tree]
     for part in path.split("."):
-        scope = [node for outer in scope for node in _body(outer) if part in _defines(node)]
+        scope = [node for outer in scope for node in _defined_in(outer).get(part, ())]
     return scope
 
 
@@ -142,7 +136,7 @@ def _members(owner: str, name: str, tree: ast.Module) -> list[str]:
     """Return where a class, or the first of its bases in the module, defines a name."""
     for node in _definitions(owner, tree):
         if isinstance(node, ast.ClassDef):
-            if any(name in _defines(inner) for inner in node.body):
+            if name in _defined_in(node):
                 return [f"{owner}.{name}"]
             bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
             return [found for base in bases for found in _members(base, name, tree)][:1]
@@ -168,8 +162,13 @@ def _names(node: ast.AST) -> set[str]:
     return found
 
 
-def _body(node: ast.AST) -> list[ast.stmt]:
-    return node.body if isinstance(node, ast.Module | ast.ClassDef) else []
+@cache
+def _defined_in(node: ast.AST) -> dict[str, list[ast.AST]]:
+    found: dict[str, list[ast.AST]] = {}
+    for inner in node.body if isinstance(node, ast.Module | ast.ClassDef) else []:
+        for name in _defines(inner):
+            found.setdefault(name, []).append(inner)
+    return found
 
 
 def _defines(node: ast.AST) -> set[str]:

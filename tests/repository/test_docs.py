@@ -70,7 +70,7 @@ def first_examples() -> list[Block]:
     return sorted(found, key=lambda block: "def test_" not in block.text)
 
 
-@by_day(3)
+@by_day(2)
 @pytest.mark.parametrize("block", first_examples(), ids=lambda block: block.page)
 def test_the_first_example_of_a_page_runs_in_an_empty_project(block: Block, tmp_path: Path) -> None:
     run_alone(block, tmp_path)

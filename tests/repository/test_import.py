@@ -12,16 +12,9 @@ from tests.support.run_command import ROOT, python
 
 # Modules that drawing noise must not load.
 HEAVY = (
-    "matplotlib",
-    "sqlalchemy",
-    "psycopg",
-    "scipy.stats",
-    "rich",
-    "typer",
-    "sklearn",
-    "opendp",
+    "matplotlib", "sqlalchemy", "psycopg", "scipy.stats", "rich", "typer", "sklearn", "opendp",
     "diffprivlib",
-)
+)  # fmt: skip
 
 PROBE = """
 import os, sys, threading
@@ -58,6 +51,7 @@ RARE = {
 }
 
 
+@by_day(3)
 @pytest.mark.parametrize("module", ["dpcore", "accounting", "audit.run_audit", "bandits", SAMPLED])
 def test_importing_a_package_is_silent_and_light(module: str) -> None:
     heavy = (*(HEAVY if module == "dpcore" else OTHERS_HEAVY), *RARE.get(module, ()))
@@ -66,15 +60,9 @@ def test_importing_a_package_is_silent_and_light(module: str) -> None:
 
 
 LAZY = (
-    "dpcore",
-    "accounting",
-    "accounting.interop",
-    "accounting.ledger",
-    "accounting.queries",
-    "audit",
-    "audit.testing",
-    "bandits",
-)
+    "dpcore", "accounting", "accounting.interop", "accounting.ledger", "accounting.queries",
+    "audit", "audit.testing", "bandits",
+)  # fmt: skip
 
 
 def test_every_public_name_can_be_imported_and_completed() -> None:

@@ -10,6 +10,8 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from tests.day_and_nightly import effort
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("dpcore", "accounting", "audit", "bandits")
 CODE = (*PACKAGES, "tests", "benchmarks", "examples")
@@ -23,6 +25,7 @@ BANNED = {"utils", "util", "misc", "helpers", "helper", "common", "manager"}
 
 # A path of a particular machine. The class in front excludes fractions and relative paths.
 _MACHINE_PATH = re.compile(r"(?<![\w.~)\]}>/-])/(?:home|root|Users|work|tmp|mnt|opt|srv)/\w")
+_DEF = re.compile(r"^( *)(?:async )?def ", re.MULTILINE)
 _IGNORE = re.compile(r"#\s*(?:noqa:\s*[A-Z]+\d+(?:,\s*[A-Z]+\d+)*|type:\s*ignore\[[\w,\s-]+\])")
 
 
@@ -53,6 +56,8 @@ def outgrown(source: str) -> bool:
 
 
 def long_functions(source: str) -> list[str]:
+    if effort(1, 2) == 1 and not far_apart(source):
+        return []  # by day, without the time to parse every file
     found, waiting = [], [ast.parse(source).body]
     while waiting:
         for node in waiting.pop():
@@ -62,6 +67,16 @@ def long_functions(source: str) -> list[str]:
                     found.append(node.name)
             waiting.append(getattr(node, "body", []))
     return found
+
+
+def far_apart(source: str) -> bool:
+    """Whether a function may be long: the next one that is not within it is far below."""
+    found = [(source.count("\n", 0, at.start()), len(at[1])) for at in _DEF.finditer(source)]
+    ends = [*found, (source.count("\n") + 1, 0)]
+    return any(
+        next(end for end, other in ends[i + 1 :] if other <= indent) - line > LONGEST_FUNCTION
+        for i, (line, indent) in enumerate(found)
+    )
 
 
 def comments(source: str) -> Iterator[tuple[int, str]]:

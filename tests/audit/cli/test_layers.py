@@ -22,6 +22,7 @@ from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.numbers.enclosure import Enclosure
 from tests.alpha_budget import buy_alpha
+from tests.day_and_nightly import by_day
 from tests.support.accounting.brute_force import binomial
 from tests.support.audit.command import ROOT, Shell
 
@@ -342,6 +343,7 @@ def test_wrong_usage_of_a_fit_gives_exit_code_2(fit_shell: Shell) -> None:
         assert reason in answer.err
 
 
+@by_day(4)
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

@@ -34,7 +34,7 @@ from audit.statistical_tests.prequential_fixed_runs_test import block_ends, gath
 from audit.targets.target import Target, Vectorised
 from dpcore.numbers.arrays import one_thread
 from tests.alpha_budget import buy_alpha
-from tests.day_and_nightly import effort
+from tests.day_and_nightly import by_day, effort
 
 MOST_MEMORY = 3.5
 ScoreJson = dict[str, Any]
@@ -156,6 +156,7 @@ def by_hand(row: Any, score: ScoreJson) -> float:
     return total
 
 
+@by_day(1)
 @pytest.mark.parametrize("function", [broken, shifted])
 def test_the_counts_of_a_witness_can_be_recomputed_from_its_json(function: Any) -> None:
     # The lowest bits of the floats also reveal the dataset; another test covers them.
@@ -309,6 +310,7 @@ def test_the_score_of_a_training_run_is_cross_validated() -> None:
     assert np.corrcoef(columns @ slope, y)[0, 1] > 0.5
 
 
+@by_day(1)
 @pytest.mark.parametrize("moves", [np.full(12, 1.0), np.repeat([1.0, -1.0], 6)])
 def test_the_sides_of_medians_approximate_the_likelihood_ratio_of_laplace_noise(moves: Any) -> None:
     # |x| - |x - 1| jumps at x = 1/2 and is flat elsewhere, so it is nearly a sum of signs.

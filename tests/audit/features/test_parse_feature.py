@@ -37,7 +37,7 @@ from audit.outputs.output_parser import Outputs
 from audit.outputs.reading import read
 from audit.run_audit import audit
 from dpcore.errors import InvalidParameter
-from tests.day_and_nightly import by_day
+from tests.day_and_nightly import by_day, effort, spread
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.run_command import python
 
@@ -126,7 +126,7 @@ def reads_each_by_itself(apply: Callable[[Outputs], Outputs], outputs: Outputs) 
 @by_day(2)
 @pytest.mark.parametrize("name", ALL)
 @given(outputs=st.one_of(LISTS, ARRAYS))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=effort(6, 20), deadline=None)
 def test_each_output_is_read_separately(name: str, outputs: Outputs) -> None:
     assert reads_each_by_itself(read_feature(name).apply, outputs)
 
@@ -387,7 +387,7 @@ def test_a_rare_leak_beside_one_noisy_number_is_refuted(law: Callable[..., Any])
     def leaks_not(b: int, rng: np.random.Generator) -> Any:
         return law(b, rng.random() < 0.02, rng)
 
-    options: Any = {"pair": (0, 1), "seed": 1, "runs": 8000, "floats": "ignore"}
+    options: Any = {"pair": (0, 1), "seed": 1, "runs": effort(6000, 8000), "floats": "ignore"}
     found = audit(leaks, "epsilon=1", **options)
     assert found.verdict == "refuted"
     assert audit(leaks_not, "epsilon=1", **options).verdict == "not_refuted"
@@ -422,7 +422,7 @@ def test_a_mean_leaks_through_floats_but_its_sum_does_not() -> None:
         lambda dataset, n, rng: sum(dataset) + geometric(n, rng),
         lambda dataset, n, rng: (sum(dataset) + geometric(n, rng)) / 50,
     ]
-    for kept in sums:
+    for kept in spread(sums, 2):
         assert audit(kept, "epsilon=1", **options).verdict == "not_refuted"
     assert audit(kept, "epsilon=1", **options, sequential=True).verdict == "not_refuted"
 
@@ -444,7 +444,7 @@ def test_noise_in_steps_reveals_the_value_to_which_it_is_added(steps: Any) -> No
     def rounded(answer: float, n: int, rng: np.random.Generator) -> Floats:
         return np.round(law(answer, n, rng))
 
-    options: Any = {"pair": (1 / 3, 2 / 3), "runs": 20_000, "seed": 1}
+    options: Any = {"pair": (1 / 3, 2 / 3), "runs": effort(8000, 20_000), "seed": 1}
     found = audit(law, "epsilon=0.1", **options)
     (step,) = (name for name in found.features if name.startswith("modulo:"))
     assert {row.feature for row in found.outcomes if row.refuted} == {step}
@@ -453,6 +453,7 @@ def test_noise_in_steps_reveals_the_value_to_which_it_is_added(steps: Any) -> No
     assert audit(rounded, "epsilon=0.1", **options).verdict == "not_refuted"
 
 
+@by_day(1)
 @pytest.mark.parametrize(("order", "sequential"), [(1, False), (-1, True)])
 def test_each_pair_has_features_chosen_from_its_own_outputs(order: int, sequential: bool) -> None:
     def vectors(d: float, n: int, rng: np.random.Generator) -> Any:
@@ -494,6 +495,7 @@ def between(noise: Noise, a: float, b: float) -> list[float | None]:
     return found
 
 
+@by_day(3)
 @pytest.mark.parametrize(
     ("noise", "step", "pair"),
     [

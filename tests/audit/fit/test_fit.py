@@ -18,14 +18,7 @@ from scipy.special import logsumexp
 from audit.claims import LOOKS, log_bar
 from audit.fit import statistics
 from audit.fit.fit import fit
-from audit.fit.statistics import (
-    CellCounts,
-    FitCells,
-    fit_p_values,
-    joined,
-    log_wealth,
-    resolution,
-)
+from audit.fit.statistics import CellCounts, FitCells, fit_p_values, joined, log_wealth, resolution
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.poisson_and_binomial import Binomial, Poisson
@@ -34,7 +27,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.sampling.rng import Rng, SeededRng
 from tests.alpha_budget import buy_alpha
-from tests.day_and_nightly import by_day
+from tests.day_and_nightly import by_day, effort
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refused
 
@@ -80,6 +73,7 @@ def outcomes(draws: int) -> list[tuple[CellCounts, float]]:
 # -- cells --------------------------------------------------------------------------------------
 
 
+@by_day(7)
 @pytest.mark.parametrize("draws", [1, 300, 10**6])
 @pytest.mark.parametrize("noise", LAWS, ids=repr)
 def test_cells_enclose_the_law(noise: Noise, draws: int) -> None:
@@ -203,8 +197,9 @@ def too_many(alarms: int, repeats: int) -> float:
 @pytest.mark.parametrize("noise", LAWS, ids=repr)
 def test_false_alarms_stay_within_five_percent(noise: Noise) -> None:
     alpha = buy_alpha(f"fit: false alarms, {noise!r}", "1e-10")
-    alarms = false_alarms(noise, FitCells.of(noise, 200), 60, 200)
-    assert too_many(alarms, 60) > alpha
+    repeats = effort(30, 60)
+    alarms = false_alarms(noise, FitCells.of(noise, 200), repeats, 200)
+    assert too_many(alarms, repeats) > alpha
 
 
 def test_cells_that_are_off_by_one_raise_false_alarms() -> None:
@@ -270,6 +265,7 @@ BROKEN: dict[str, tuple[Any, Noise, str]] = {
 }  # fmt: skip
 
 
+@by_day(1)
 @pytest.mark.parametrize("sequential", [False, True])
 def test_a_sampler_without_tails_is_refuted(sequential: bool) -> None:
     # No cell beyond three sigma is large enough to refute by itself.
@@ -289,6 +285,7 @@ def test_a_sampler_without_tails_is_refuted(sequential: bool) -> None:
         assert report.verdict == ("not_refuted" if name == "correct" else "refuted"), name
 
 
+@by_day(6)
 @pytest.mark.parametrize("sequential", [False, True])
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_samplers_are_refuted(name: str, sequential: bool) -> None:

@@ -159,18 +159,11 @@ def test_laws_and_arguments_that_cannot_be_compared_are_refused(
 # -- the exact layer on every law ----------------------------------------------------------------
 
 NOISES = (
-    "discrete-laplace:scale=3/2",
-    "discrete-gaussian:sigma_squared=9",
-    "skellam:variance=9",
-    "discrete-gaussian-sum:count=3,sigma_squared=2",
-    "polya-difference:shape=5/2,scale=2",
-    "polya-difference:shape=1/3,scale=4",
-    "poisson:mean=12",
-    "binomial:trials=20,probability=1/2",
-    "binomial:trials=30,probability=1/5",
-    "polya:shape=2,scale=3",
-    "polya:shape=1/2,scale=3",
-)
+    "discrete-laplace:scale=3/2", "discrete-gaussian:sigma_squared=9", "skellam:variance=9",
+    "discrete-gaussian-sum:count=3,sigma_squared=2", "polya-difference:shape=5/2,scale=2",
+    "polya-difference:shape=1/3,scale=4", "poisson:mean=12", "binomial:trials=20,probability=1/2",
+    "binomial:trials=30,probability=1/5", "polya:shape=2,scale=3", "polya:shape=1/2,scale=3",
+)  # fmt: skip
 PAIRS = ((0, 1), (1, 0), (4, 1), (-2, 1))
 REACH = 400
 

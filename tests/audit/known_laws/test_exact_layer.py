@@ -12,6 +12,7 @@ from audit.run_audit import audit
 from audit.targets.target import NoiseAdded, Shifted
 from audit.targets.target_syntax import read_target
 from tests.audit.known_laws.test_compare_two_laws import decided
+from tests.day_and_nightly import by_day, effort
 
 GAUSSIAN = "discrete-gaussian:sigma_squared="
 
@@ -75,6 +76,7 @@ def joined(claim: str, alpha: str, seed: int, *, features: tuple[str, ...] = ())
     )  # fmt: skip
 
 
+@by_day(3)
 @pytest.mark.parametrize("features", [(), ("identity", "sign")])
 @pytest.mark.parametrize("claim", ["epsilon=0.9", "epsilon=1", "discrete-laplace:scale=1@1"])
 def test_the_row_of_a_joined_report_agrees_with_its_verdict(
@@ -91,5 +93,5 @@ def test_the_row_of_a_joined_report_agrees_with_its_verdict(
 
 def test_a_proven_bound_is_not_replaced_by_a_confidence_bound() -> None:
     """At alpha 0.3 the sampled bound sometimes exceeds the truth; the proven bound is reported."""
-    sampled = [joined("epsilon=1.5", "0.3", seed) for seed in range(8)]
+    sampled = [joined("epsilon=1.5", "0.3", seed) for seed in range(effort(4, 8))]
     assert {report.epsilon_lower for report in sampled} == {1.0}

@@ -36,7 +36,7 @@ from audit.report.audit_report import AuditReport
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample
 from audit.targets.target import Block, Scalar, Target, Vectorised
-from tests.day_and_nightly import by_day, spread
+from tests.day_and_nightly import by_day, effort, spread
 from tests.support.audit.distinct_constants import (
     APART,
     LINES,
@@ -77,7 +77,7 @@ class Lines(Target):
         yield join(sides[0], sides[1], block.worlds, block.mixer)
 
 
-@by_day(5)
+@by_day(3)
 @pytest.mark.parametrize(("one", "other"), APART, ids=map(str, range(len(APART))))
 def test_constants_that_differ_between_datasets_are_refuted(one: Any, other: Any) -> None:
     assert verdict(one, other) == "refuted"
@@ -149,7 +149,7 @@ TWINS = (
 
 def test_batches_of_outputs_that_differ_are_refuted_and_their_twins_are_not() -> None:
     for expected, cases in (("refuted", LEAKING), ("not_refuted", TWINS)):
-        for place, made in enumerate(cases):
+        for place, made in enumerate(spread(cases, 8)):
             found = sample(Vectorised(spelling="batches", function=made), PLAN).verdict
             assert found == expected, (expected, place)
 
@@ -207,7 +207,9 @@ def test_an_object_that_occurs_many_times_is_read_once() -> None:
 def test_the_report_names_the_attributes_that_were_not_read() -> None:
     def noted(made: Any) -> list[str]:
         function = lambda _, rng: made(int(rng.integers(2)))  # noqa: E731 - one line says it
-        found = sample(Scalar(spelling="objects", function=function), replace(PLAN, runs=32))
+        found = sample(
+            Scalar(spelling="objects", function=function), replace(PLAN, runs=effort(16, 32))
+        )
         return [each for each in found.warnings if "not measured" in each]
 
     assert noted(lambda n: Silent(n, inner=Bare(n), text="not read: lock")) == []
@@ -230,7 +232,7 @@ def measured(function: Any) -> AuditReport:
     return sample(Scalar(spelling="objects", function=function), replace(PLAN, runs=400))
 
 
-@by_day(3)
+@by_day(2)
 @pytest.mark.parametrize(
     "made",
     [
@@ -250,6 +252,9 @@ def test_objects_that_hold_no_data_are_named_and_leave_no_blind_spot(made: Any) 
     assert (report.verdict, report.resolution) == ("not_refuted", math.inf)
     assert any(each.startswith(UNREAD) for each in report.warnings)
     assert report.blind_spot.startswith("not known: parts of the outputs contain no plain data")
+
+
+def test_objects_that_hold_data_have_a_resolution() -> None:
     held = measured(functools.partial(_noisy, lambda _: Silent(1)))
     assert (held.verdict, held.resolution < 1, held.warnings) == ("not_refuted", True, ())
 

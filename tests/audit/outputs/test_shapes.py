@@ -171,7 +171,7 @@ def audited(name: str, *, broken: bool) -> AuditReport:
     return audit(lambda d, rng: shape(d, rng, broken), "epsilon=1", pair=(0, 1), runs=runs, seed=1)
 
 
-@by_day(4)
+@by_day(3)
 @pytest.mark.parametrize("broken", [True, False], ids=["broken", "correct"])
 @pytest.mark.parametrize("name", SHAPES)
 def test_leaks_in_outputs_of_any_shape_are_found(name: str, broken: bool) -> None:
@@ -219,7 +219,7 @@ LABELS = {
 }
 
 
-@by_day(3)
+@by_day(2)
 @pytest.mark.parametrize("name", LABELS)
 def test_what_a_float_does_not_represent_is_refuted_next_to_noise(name: str) -> None:
     values = LABELS[name]

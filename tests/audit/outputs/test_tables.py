@@ -164,7 +164,7 @@ def audited(make: Callable[..., Any]) -> AuditReport:
     return audit(make, "epsilon=1", pair=(0, 1), runs=150, seed=4)
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("name", TOLD)
 def test_a_table_that_reveals_the_dataset_is_refuted(name: str) -> None:
     make, *values = TABLES[name]

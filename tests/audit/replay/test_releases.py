@@ -145,7 +145,7 @@ FAULTS: list[tuple[Callable[..., Any], Callable[..., Any], Any, str, str]] = [
 ]  # fmt: skip
 
 
-@day_and_nightly.by_day(3)
+@day_and_nightly.by_day(2)
 @pytest.mark.parametrize(
     ("fault", "twin", "pair", "name", "said"), FAULTS, ids=[said for *_, said in FAULTS]
 )

@@ -36,7 +36,7 @@ from tests.day_and_nightly import by_day, effort
 AMOUNTS = (0.25, 0.75)
 
 
-def replay(*given: Any, changes: int = 60, **options: Any) -> ReplayReport:
+def replay(*given: Any, changes: int = effort(30, 60), **options: Any) -> ReplayReport:
     return audit.replay.replay_both.replay(*given, changes=changes, **options)
 
 

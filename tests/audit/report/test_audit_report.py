@@ -27,35 +27,21 @@ from dpcore.numbers.enclosure import Enclosure
 
 WITNESS = Witness(event="output <= -1", world="A", inside_a=41, runs_a=100, inside_b=3, runs_b=97)
 SAMPLED = AuditReport(
-    target="counts.py:noisy_count_of_everything",
-    claim=Claim(epsilon=1, delta="1e-6"),
-    pair=(list(range(100)), {"name": "someone", "age": 41}),
-    verdict="refuted",
-    epsilon_lower=1.9199,
-    alpha=Fraction(1, 20),
-    p_value=1.2345e-7,
-    runs_by_world=(50_123, 49_877),
-    stopped="as many as planned",
-    witness=WITNESS,
-    resolution=0.00052604,
+    target="counts.py:noisy_count_of_everything", claim=Claim(epsilon=1, delta="1e-6"),
+    pair=(list(range(100)), {"name": "someone", "age": 41}), verdict="refuted",
+    epsilon_lower=1.9199, alpha=Fraction(1, 20), p_value=1.2345e-7, runs_by_world=(50_123, 49_877),
+    stopped="as many as planned", witness=WITNESS, resolution=0.00052604,
     layers=(LayerRun(layer="sample", method="prequential guessing game", proves="P(p <= a) <= a"),),
-    seed=4294967295,
-    warnings=("something to know",),
+    seed=4294967295, warnings=("something to know",),
     versions={"dpcore": "0.1.0", "python": "3.11", "numpy": "2"},
-)
+)  # fmt: skip
 THIRD = Enclosure(Fraction(333, 1000), Fraction(334, 1000))
 PROVEN = AuditReport(
-    target="discrete-laplace:scale=1",
-    claim=Claim(epsilon=1),
-    pair=(0, 1),
-    verdict="proven",
-    epsilon_lower=1.0,
-    alpha=Fraction(1, 20),
-    runs_by_world=(0, 0),
-    stopped="no runs",
+    target="discrete-laplace:scale=1", claim=Claim(epsilon=1), pair=(0, 1), verdict="proven",
+    epsilon_lower=1.0, alpha=Fraction(1, 20), runs_by_world=(0, 0), stopped="no runs",
     exact=ExactFinding(delta=Enclosure.exactly(0), epsilon=THIRD),
     layers=(LayerRun(layer="exact", method="enclosed", proves="for every event"),),
-)
+)  # fmt: skip
 EXACT_WITNESS = ExactWitness(
     event="output >= 1", world="B", probability_a=THIRD, probability_b=Enclosure.exactly(1)
 )

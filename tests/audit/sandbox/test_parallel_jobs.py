@@ -198,6 +198,7 @@ print(json.dumps([report.runs, report.stopped, report.error and report.error.rea
 """
 
 
+@by_day(1)
 @pytest.mark.parametrize("killed", [False, True], ids=["Ctrl-C", "killed"])
 def test_workers_end_with_their_audit_and_ctrl_c_keeps_the_drawn_runs(killed: bool) -> None:
     running, workers, before = at_work("tired_and_loud")

@@ -36,6 +36,7 @@ def sandbox(here: Path) -> Iterator[Sandbox]:
         yield made
 
 
+@by_day(2)
 @pytest.mark.parametrize("name", ["coin", "raises_late", "masked_in_b"])
 def test_a_target_has_the_same_report_with_and_without_sandbox(sandbox: Sandbox, name: str) -> None:
     runs = 50_000 if name == "raises_late" else 1000

@@ -29,6 +29,7 @@ from audit.statistical_tests.clopper_pearson_and_other_baselines import (
 )
 from audit.statistical_tests.one_run_canaries import one_run_p_value
 from dpcore.errors import InvalidParameter
+from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated
 
 E = math.exp
@@ -250,6 +251,7 @@ def p_value(wrong: int, repeats: int) -> float:
     return float(stats.binom.sf(wrong - 1, repeats, ALPHA))
 
 
+@by_day(2)
 @pytest.mark.parametrize(
     ("name", "law", "repeats", "below"),
     [

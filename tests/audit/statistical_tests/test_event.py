@@ -118,7 +118,7 @@ def test_empty_batches_and_invalid_datasets_are_refused() -> None:
             read_worlds(worlds, 2)
 
 
-@settings(max_examples=effort(5, 1000))
+@settings(max_examples=effort(3, 1000))
 @given(st.integers(0, 30), st.booleans(), st.booleans(), st.floats(0.3, 40))
 def test_the_text_of_a_witness_describes_its_counts(
     seed: int, whole: bool, mixed: bool, scale: float

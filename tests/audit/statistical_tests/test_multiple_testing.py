@@ -33,7 +33,7 @@ from audit.statistical_tests.multiple_testing import (
 from audit.statistical_tests.prequential_fixed_runs_test import gather, resolution
 from audit.statistical_tests.sample_outcome import Outcome, capped, reported_row
 from tests.audit.statistical_tests.test_prequential_fixed_runs_test import laplace
-from tests.day_and_nightly import by_day
+from tests.day_and_nightly import by_day, effort
 from tests.support.dpcore.refusals import refused
 
 ALPHA = Fraction(1, 20)
@@ -107,7 +107,8 @@ def test_one_view_of_a_curve_averages_over_its_points() -> None:
 
 
 def test_each_bound_has_its_share_of_the_level() -> None:
-    halves = [noisy(800, 0.6, seed) for seed in (1, 2)]
+    runs = effort(500, 800)
+    halves = [noisy(runs, 0.6, seed) for seed in (1, 2)]
     views = [View(pair=i, outputs=o, worlds=w) for i, (o, w) in enumerate(halves)]
     claim = LAPLACE
     found = weigh_views(views, claim, ALPHA, seed=7)
@@ -136,7 +137,7 @@ def test_each_bound_has_its_share_of_the_level() -> None:
     assert found.witness == evidence[best.pair].followed(*best.claim.exact)[1]
     assert found.resolution == max(
         min(
-            resolution(800, epsilon, share, delta, crowd=own.tally.crowd)
+            resolution(runs, epsilon, share, delta, crowd=own.tally.crowd)
             for epsilon, delta in (point.exact for point in claim.points)
         )
         for own in evidence

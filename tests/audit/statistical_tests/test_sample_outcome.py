@@ -236,6 +236,7 @@ def half(v: float, n: int, rng: np.random.Generator) -> Any:
 OWN = "own.py:mean"
 
 
+@by_day(5)
 @pytest.mark.parametrize(
     ("function", "epsilon", "features", "code"),
     [

@@ -140,6 +140,7 @@ def test_few_integers_have_a_bin_each_and_many_share_bins() -> None:
     assert stretched.bins[-1].high is None
 
 
+@by_day(1)
 @pytest.mark.parametrize("watched", [False, True])
 def test_the_last_point_is_the_bound_of_the_report(watched: bool) -> None:
     outputs, worlds = drawn(HALF_SCALE, 1000)

@@ -204,7 +204,7 @@ def audited(cases: list[Hostile], folder: Path, *how: str) -> dict[str, tuple[in
 
 
 def test_an_audit_ends_with_its_own_exit_code(tmp_path: Path) -> None:
-    found = audited(spread(HOSTILE, 5), tmp_path, "apart")
+    found = audited(spread(HOSTILE, 4), tmp_path, "apart")
     assert [told for _, told in found.values() if told] == []
 
 

@@ -150,7 +150,7 @@ def test_a_wrong_probability_or_sensitivity_is_refuted_by_proof(target: Any, pai
     assert report.witness is not None
 
 
-@by_day(3)
+@by_day(2)
 @pytest.mark.parametrize(("target", "pair"), WRONG[:9], ids=map(str, range(9)))
 def test_a_wrong_probability_or_sensitivity_is_refuted_by_sampling(target: Any, pair: Any) -> None:
     found = audit(target, pair=pair, layers=("sample",), runs=1000, seed=1)

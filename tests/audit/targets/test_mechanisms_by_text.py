@@ -75,16 +75,10 @@ LOCAL = (
     "hadamard-response,values=50",
 )
 SELECTIONS = (
-    "permute-and-flip",
-    "exponential",
-    "noisy-max",
-    "noisy-max,noise=laplace",
-    "noisy-max,sensitivity=3",
-    "noisy-max,noise=laplace,gap=yes",
-    "above-threshold,count=2,sensitivity=2",
-    "above-threshold,gap=yes",
-    "above-threshold",
-)
+    "permute-and-flip", "exponential", "noisy-max", "noisy-max,noise=laplace",
+    "noisy-max,sensitivity=3", "noisy-max,noise=laplace,gap=yes",
+    "above-threshold,count=2,sensitivity=2", "above-threshold,gap=yes", "above-threshold",
+)  # fmt: skip
 
 # The least epsilon of the pair, as a fraction of the claim: 1 if less noise would not suffice.
 TIGHT, NEARLY, PLANNED, ABOVE_HALF, ANY = (
@@ -129,7 +123,7 @@ SAMPLED = (
 )
 
 
-@by_day(3)
+@by_day(2)
 @pytest.mark.parametrize(("text", "runs"), SAMPLED)
 def test_runs_do_not_refute_the_claim(text: str, runs: int) -> None:
     alpha = Fraction(buy_alpha(f"runs of {text}", "1e-9"))
@@ -223,7 +217,7 @@ class UnknownKeys(Histogram):
         return NoisyThreshold(mechanism=added, threshold=threshold, rows_per_user=keys)
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize(
     ("few", "crowd"), [("few_keys", 0), ("few_rows", 60), ("none", 0), ("none", 60)]
 )

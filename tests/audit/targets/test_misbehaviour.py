@@ -85,7 +85,7 @@ def test_an_error_on_both_datasets_reveals_neither(audit: Shell, name: str) -> N
     assert "reveals" not in answer.err
 
 
-@by_day(6)
+@by_day(4)
 @pytest.mark.parametrize(
     ("name", "reason"),
     [

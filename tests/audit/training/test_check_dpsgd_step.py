@@ -29,6 +29,7 @@ def failed(report: StepReport) -> set[str]:
     return {check.name for check in report.checks if check.failed}
 
 
+@by_day(2)
 @pytest.mark.parametrize("step", [Right(), steps.SinglePrecision, steps.ScaledUp])
 def test_a_correct_step_passes(step: Any) -> None:
     for seed in range(effort(1, 8)):
@@ -38,7 +39,7 @@ def test_a_correct_step_passes(step: Any) -> None:
         assert len(report.checks) == 13
 
 
-@by_day(3)
+@by_day(2)
 @pytest.mark.parametrize("step", list(BROKEN), ids=lambda step: step.__name__)
 def test_a_broken_step_fails_the_check_of_its_fault(step: type[Right]) -> None:
     report = audited(step, seed=1)

@@ -72,7 +72,7 @@ def like_opacus(patch: pytest.MonkeyPatch, engine: type[like.Engine]) -> None:
 EPOCHS = {**STATED, "sampling": "fixed"}
 
 
-@by_day(4)
+@by_day(3)
 @pytest.mark.parametrize(
     ("engine", "stated", "found"),
     [

@@ -31,7 +31,7 @@ from dpcore.numbers.arrays import Integers
 from dpcore.protocols.noisy_sums import LocalSum
 from dpcore.sampling.rng import Rng, SeededRng
 from tests.alpha_budget import buy_alpha
-from tests.day_and_nightly import by_day
+from tests.day_and_nightly import by_day, effort
 from tests.support.bandits.audit_targets import (
     COMBINATORIAL,
     EVERY,
@@ -66,6 +66,7 @@ class Noted(BatchedElimination):
         return BatchedElimination.observe(self, state, released)
 
 
+@by_day(3)
 @pytest.mark.parametrize("privatizer", [summed("pure"), summed("local"), BITS])
 @pytest.mark.parametrize("reward", [0, 1])
 def test_a_view_contains_every_released_sum(privatizer: Privatizer, reward: int) -> None:
@@ -173,9 +174,9 @@ def test_devices_release_by_the_same_law(privatizer: Privatizer) -> None:
         sums = (by.release(ones * steps, 4, SeededRng(seed)) for seed in range(runs))
         return Counter((math.floor(total * steps),) for total in sums)
 
-    devices = released(Devices(of=privatizer), 800)
-    assert same_law(devices, released(privatizer, 2000)) > alpha
-    assert same_law(devices, released(privatizer, 2000, ones=3)) < alpha
+    devices, runs = released(Devices(of=privatizer), effort(400, 800)), effort(1000, 2000)
+    assert same_law(devices, released(privatizer, runs)) > alpha
+    assert same_law(devices, released(privatizer, runs, ones=3)) < alpha
 
 
 def test_the_visible_message_is_that_of_the_watched_user() -> None:
@@ -241,7 +242,7 @@ def test_a_seeded_view_is_reproducible_and_an_unseeded_one_is_not() -> None:
     rest = "dist-dp-se,epsilon=1"
     for seeded in (True, False):
         found = target(f"bandit:{rest}", rest, seeded)
-        first, again = (found.run(1, 32, np.random.default_rng(3)) for _ in range(2))
+        first, again = (found.run(1, 8, np.random.default_rng(3)) for _ in range(2))
         assert (first == again).all() == seeded
 
 
@@ -260,7 +261,8 @@ def test_a_tree_with_a_level_without_noise_is_refuted(
 ) -> None:
     gap = f"+ np.where(level == {level}, 0, drawn)"
     monkeypatch.setattr(Totals, "_tree", mutated(Totals._tree, "+ drawn", gap))
-    assert audited(f"{name},epsilon=1", runs=300, alpha=ALPHA).verdict == "refuted"
+    found = audited(f"{name},epsilon=1", runs=effort(200, 300), alpha=ALPHA)
+    assert found.verdict == "refuted"
 
 
 @pytest.mark.nightly

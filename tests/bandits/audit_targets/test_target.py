@@ -87,7 +87,7 @@ KEPT = {
 @pytest.mark.parametrize("rest", KEPT)
 def test_the_derived_guarantee_is_not_refuted(rest: str) -> None:
     alpha = buy_alpha(f"bandits audit: {rest}", "1e-9")
-    report = audited(rest, runs=effort(KEPT[rest] // 2, KEPT[rest]), alpha=alpha)
+    report = audited(rest, runs=effort(KEPT[rest] // 4, KEPT[rest]), alpha=alpha)
     assert report.error is None, report.error
     assert report.verdict == "not_refuted"
 
@@ -112,7 +112,7 @@ HALVED = {
 @pytest.mark.parametrize("name", HALVED)
 def test_a_release_with_half_the_noise_is_refuted(name: str) -> None:
     with erring("halved"):
-        assert refuted(f"{name},epsilon=1", runs=HALVED[name])
+        assert refuted(f"{name},epsilon=1", runs=effort(2 * HALVED[name] // 3, HALVED[name]))
 
 
 SHARED = (*PLAIN, MORE[0], PURE[0], "cucb-ldp1,epsilon=1", "cucb-dp,epsilon=1")
@@ -123,7 +123,7 @@ SHARED = (*PLAIN, MORE[0], PURE[0], "cucb-ldp1,epsilon=1", "cucb-dp,epsilon=1")
 def test_one_draw_for_all_arms_is_refuted(rest: str) -> None:
     """As in the code released with the paper: the noise cancels when two arms are compared."""
     with erring("shared"):
-        assert refuted(rest, runs=300)
+        assert refuted(rest, runs=effort(150, 300))
 
 
 @by_day(1)
@@ -146,7 +146,7 @@ def test_random_bits_reused_in_every_batch_are_refuted(
         again=again,
     )  # fmt: skip
     monkeypatch.setattr(_Sent, "batch", wrong)
-    report = audited(f"{name},epsilon=1", runs=runs, alpha=ALPHA)
+    report = audited(f"{name},epsilon=1", runs=effort(4 * runs // 5, runs), alpha=ALPHA)
     assert [outcome.feature for outcome in report.outcomes if outcome.refuted] == [ACROSS, LEADER]
 
 
@@ -163,7 +163,7 @@ def test_a_raw_sum_released_one_batch_later_is_refuted(
 
     wrong = mutated(_Sent.batch, "tuple(sums)", "tuple(late(self, environment, sums))", late=late)
     monkeypatch.setattr(_Sent, "batch", wrong)
-    report = audited(f"{name},epsilon=1", runs=runs, alpha=ALPHA)
+    report = audited(f"{name},epsilon=1", runs=effort(4 * runs // 5, runs), alpha=ALPHA)
     assert [outcome.feature for outcome in report.outcomes if outcome.refuted] == [SECOND, LEADER]
 
 
@@ -215,9 +215,10 @@ def test_devices_with_shares_of_zero_are_refuted(
 ) -> None:
     """As in the code released with the paper, where shares were almost always 0."""
     monkeypatch.setattr(law, "sample", nothing)
-    assert refuted(f"{name},epsilon=1,path=devices", runs=150)
+    runs = effort(80, 150)
+    assert refuted(f"{name},epsilon=1,path=devices", runs=runs)
     if law is PolyaDifference:  # a run itself draws the shares of a shuffle, but not of a sum
-        assert refuted(f"{name},epsilon=1", runs=150) == (name == "shuffled-se")
+        assert refuted(f"{name},epsilon=1", runs=runs) == (name == "shuffled-se")
 
 
 MINE = """
@@ -241,7 +242,7 @@ def test_a_policy_is_named_by_file_or_module(
     assert (viewed.epsilon, viewed.pair) == (Fraction(1, 2), (0, 1))
     with_keys = f"{rest},delta=1e-3,path=devices"
     assert target(f"bandit:{with_keys}", with_keys, True).delta == Fraction(1, 1000)
-    report = audit.audit(f"bandit:{rest}", runs=effort(150, 400), seed=7)
+    report = audit.audit(f"bandit:{rest}", runs=effort(100, 400), seed=7)
     assert (report.verdict, report.claim.to_json()["epsilon"]) == ("not_refuted", "1/2")
     for wrong in (f"{rest},epsilon=1", "builtins:dict"):
         with pytest.raises(InvalidParameter, match=r"epsilon|must be a bandits\.Policy"):
@@ -310,8 +311,9 @@ def test_noise_for_one_visit_or_for_all_users_is_refuted(
 ) -> None:
     claim, seen = (audit_view(policy_of(each), delta="1e-2", **given) for each in (right, wrong))
     assert seen.epsilon > claim.epsilon * Fraction(3, 2)
-    assert own_refuted(replace(seen, epsilon=claim.epsilon, delta=claim.delta), runs)
-    assert not own_refuted(claim, effort(runs // 3, runs))
+    wrongly = replace(seen, epsilon=claim.epsilon, delta=claim.delta)
+    assert own_refuted(wrongly, effort(3 * runs // 4, runs))
+    assert not own_refuted(claim, effort(runs // 6, runs))
 
 
 def test_an_error_of_your_own_policy_names_its_file_and_line(

@@ -48,7 +48,7 @@ from bandits.worlds.linear import sphere_instance
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Mechanism, Release
 from dpcore.sampling.rng import SeededRng
-from tests.day_and_nightly import by_day
+from tests.day_and_nightly import by_day, effort
 from tests.support.bandits.worlds import not_none, played
 from tests.support.dpcore.refusals import refused
 
@@ -236,6 +236,7 @@ def combinatorial(
 
 
 MILLIONTH = "1/1000000"
+TERMS = effort(20, 100)
 RUNS: dict[str, tuple[Callable[[], Run], tuple[str, ...], float, float]] = {
     "pure": (lambda: run_of(POLICIES["pure"], horizon=SHORT), (DELTA, "1/100"), 0.49, 0.5),
     "shuffle": (lambda: run_of(POLICIES["pure-shuffle"], horizon=SHORT), (DELTA,), 0.49, 0.5),
@@ -244,7 +245,7 @@ RUNS: dict[str, tuple[Callable[[], Run], tuple[str, ...], float, float]] = {
     # For nine numbers total losses are not enumerated, but the largest loss is exact.
     "central, pure": (lambda: linear("central", "pure", 9, 12), (MILLIONTH,), 9.3, 10),
     "local, pure": (lambda: linear("local", "pure", 9, 12), (MILLIONTH,), 9.3, 10),
-    "factorisation": (lambda: combinatorial("factorisation", 100, 2), (MILLIONTH,), 2, 2.2),
+    "factorisation": (lambda: combinatorial("factorisation", TERMS, 2), (MILLIONTH,), 2, 2.2),
     # Ten levels for each of 8 base arms: 80 numbers.
     "tree": (lambda: combinatorial("tree", 1000, 8), (MILLIONTH,), 0.9, 2),
     "ldp2": (lambda: combinatorial("tree", 60, 2, "cucb-ldp2"), (MILLIONTH,), 1.9, 2),

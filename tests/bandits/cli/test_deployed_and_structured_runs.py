@@ -15,7 +15,7 @@ from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.certificates.recheck import recheck
 from bandits.cli.run import read_experiment
 from bandits.privatizers.returning_users import RETURNING, steady_for
-from tests.day_and_nightly import by_day
+from tests.day_and_nightly import by_day, effort
 from tests.support.bandits.command import Bandit
 
 SMALL = ("--arms", "8", "--super-arm", "3", "-T", "600", "--instances", "2", "--epsilon", "2")
@@ -192,20 +192,10 @@ def test_a_run_out_of_users_states_the_number_of_unused_rounds(bandit: Bandit) -
 def test_masked_aggregation_is_executed(bandit: Bandit, tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     table.write_text("a,b\n1,0\n1,0.5\n0.5,0\n", encoding="utf-8")
-    answer = bandit(
-        *("run", "cz/easy", "--epsilon", "4", "-T", "700", "--instances", "1"),
-        *("--algorithms", "dist-dp-se", "--visits", "16", "--aggregation", "masked"),
-        *(
-            "--dropouts",
-            "5%",
-            "--honest",
-            "90%",
-            "--failure-probability",
-            "0.01",
-            "--rewards",
-            str(table),
-        ),
-    )
+    words = "--epsilon 4 --instances 1 --algorithms dist-dp-se --visits 16 --aggregation masked"
+    more = ("-T", effort(250, 700), "--failure-probability", "0.01", "--rewards", table)
+    deployed = ("--dropouts", "5%", "--honest", "90%")
+    answer = bandit("run", "cz/easy", *words.split(), *more, *deployed)
     assert (answer.code, answer.err) == (0, "")
     assert "at most 16 visits, masked aggregation, honest 90%, dropouts 5%, seed 1" in answer.out
     assert "Assumed: the masked aggregation hides all but the sum" in answer.out

@@ -8,19 +8,32 @@ from typing import Any
 
 import pytest
 
-from bandits.experiments import runner
+from bandits.experiments import results, runner
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.results import refuse_foreign, refuse_inputs, remove_earlier
 from bandits.experiments.runner import play_task
 from bandits.play import Run
+from dpcore.cli.files import write_whole
 from dpcore.errors import InvalidParameter
-from tests.day_and_nightly import by_day
+from tests.day_and_nightly import by_day, effort
 from tests.support.bandits.command import Bandit
 from tests.support.dpcore.mutants import rewired
 
 RUN = ["run", "cz/easy", "-T", "1000", "--instances", "2", "--arms", "3", "--epsilon", "1"]
 CERTIFICATE = "certificate-cdp-se-1.json"
 RESULTS = ["rows.json", "regret.csv", "regret.svg", CERTIFICATE]
+
+
+@pytest.fixture(autouse=True)
+def _stand_in_for_the_plot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By day the plot consists of its title; tests of the command draw it."""
+
+    def titled(lines: list[results.PlotLine], path: Path, *_: object) -> list[str]:
+        write_whole("--output", path, results.title_of(lines[0].preset, lines[0].epsilon))
+        return []
+
+    if effort(1, 2) == 1:
+        monkeypatch.setattr(results, "draw_results", titled)
 
 
 def contents(folder: str) -> dict[str, bytes]:

@@ -33,6 +33,7 @@ from bandits.experiments.runner import play_task
 from bandits.experiments.summary import guarantee_json, written_up
 from bandits.privatizers.run_guarantee import RunGuarantee
 from dpcore.errors import InvalidParameter
+from tests.day_and_nightly import by_day
 from tests.support.bandits.command import MAIN, Bandit
 from tests.support.bandits.experiments import SMALL, cells_of
 from tests.support.dpcore.mutants import mutated, rewired
@@ -82,6 +83,7 @@ def test_results_are_written_even_if_standard_output_is_closed(tmp_path: Path, c
     assert {path.name for path in (tmp_path / "out").iterdir()} == set(PARTLY)
 
 
+@by_day(2)
 @pytest.mark.parametrize(
     ("preset", "algorithm", "more"),
     [

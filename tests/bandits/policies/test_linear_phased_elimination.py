@@ -158,7 +158,7 @@ CASES = [
 ]
 
 
-@by_day(4)
+@by_day(2)
 @pytest.mark.parametrize(("trust", "how", "clients", "signs", "number"), CASES)
 def test_exact_widths_cover_the_errors(
     trust: LinearTrust, how: Calibrated, clients: Clients, signs: bool, number: int

@@ -37,6 +37,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.laws.skellam import Skellam
+from tests.day_and_nightly import by_day
 from tests.support.accounting.brute_force import real
 from tests.support.bandits.worlds import Given, played
 from tests.support.dpcore.mutants import mutated
@@ -160,6 +161,7 @@ def test_lengths_of_batches_follow_the_schedule() -> None:
             assert sum(rounds[:-1]) <= horizon or found == 1
 
 
+@by_day(3)
 @pytest.mark.parametrize("epsilon", ["0.1", "0.5", "1"])
 @pytest.mark.parametrize("trust", ["pure", "renyi"])
 def test_the_first_batch_is_the_shortest_that_can_decide(epsilon: str, trust: str) -> None:

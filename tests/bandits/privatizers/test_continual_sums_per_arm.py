@@ -15,7 +15,7 @@ from dpcore.continual_sums import DoublingSum, SquareRootSum, TreeSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.numbers.arrays import Integers
 from dpcore.sampling.rng import SeededRng
-from tests.day_and_nightly import by_day
+from tests.day_and_nightly import by_day, effort
 from tests.support.bandits.worlds import not_none
 
 HORIZON = 40
@@ -165,7 +165,7 @@ def test_the_guarantee_is_derived_from_the_noise(sent: int) -> None:
         )  # fmt: skip
         assert setting.noise == DiscreteLaplace(scale=2 * wanted)
         assert not_none(setting.guarantee()).pure().upper == Fraction(1, 2)
-    root = not_none(central("factorisation", horizon=100, sent=sent).guarantee())
+    root = not_none(central("factorisation", horizon=effort(10, 100), sent=sent).guarantee())
     assert 0.99 < root.epsilon("1e-6").upper_float <= 1
 
 

@@ -36,14 +36,14 @@ from dpcore.protocols.noisy_sums import AggregatedSum, ShuffledPure
 from dpcore.protocols.shuffled_bits import PureShuffle
 from dpcore.sampling.rng import Rng, SeededRng
 from tests.alpha_budget import buy_alpha
-from tests.day_and_nightly import by_day
+from tests.day_and_nightly import by_day, effort
 from tests.support.bandits.worlds import not_none, played
 from tests.support.dpcore.mutants import rewired
 from tests.support.dpcore.refusals import refused
 
 TRUSTS: tuple[Trust, ...] = ("central", "local", "pure", "renyi", "concentrated", "shuffled-pure")
 PURE: tuple[Trust, ...] = ("central", "local", "pure")
-RUNS = 1200
+RUNS = effort(700, 1200)
 
 
 def made(trust: Trust, epsilon: str = "1/2", failure: str = "1e-30") -> SumPrivatizer:
@@ -116,6 +116,7 @@ def test_large_local_batches_are_planned_quickly() -> None:
     assert protocol.bits_per_user == (protocol.modulus - 1).bit_length()
 
 
+@by_day(6)
 @pytest.mark.parametrize("n", [1, 9, 1000])
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_the_guarantee_is_that_of_the_release_record(trust: Trust, n: int) -> None:

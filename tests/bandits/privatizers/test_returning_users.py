@@ -245,6 +245,7 @@ def own_delta(steady: SteadyPrivatizer, visits: int, epsilon: float) -> float:
     return float(beyond + 1 - mass[both].sum() ** visits)
 
 
+@by_day(2)
 @each_law
 def test_every_release_has_at_least_the_noise_of_its_guarantee(steady: SteadyPrivatizer) -> None:
     planned = replace(steady, deployment=PLAN)
@@ -287,6 +288,7 @@ def test_the_guarantee_for_all_visits_agrees_with_floats(
     assert own_delta(steady, visits, at - 0.03 * visits - 0.01) > 1e-3
 
 
+@by_day(2)
 @each_law
 def test_a_release_is_the_sum_of_the_reporting_users_plus_noise(steady: SteadyPrivatizer) -> None:
     planned, rng = replace(steady, deployment=PLAN), SeededRng(4)

@@ -20,6 +20,7 @@ from bandits.worlds.arm_environments import Bernoulli, ClippedNormal, Environmen
 from bandits.worlds.arm_presets import obd_arms, table_arms
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
+from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refused
 
@@ -54,6 +55,7 @@ def p_value(draw: Callable[[int], int], center: float, steps: int, runs: int) ->
     return float(stats.chi2.sf(statistic, len(observed) - 1))
 
 
+@by_day(2)
 @pytest.mark.parametrize(("arm", "steps"), [(0, 3), (1, 4), (2, 1), (0, 10)])
 def test_an_encoded_normal_reward_has_its_law(arm: int, steps: int) -> None:
     alpha = buy_alpha(f"bandits: encoded normal reward, arm {arm}, {steps} steps", "1e-10")
@@ -62,6 +64,7 @@ def test_an_encoded_normal_reward_has_its_law(arm: int, steps: int) -> None:
     assert p_value(lambda _: NORMAL.encoded_sum(arm, 1, steps, world), center, steps, 3000) > alpha
 
 
+@by_day(2)
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -22,8 +22,9 @@ from audit.statistical_tests.clopper_pearson_and_other_baselines import Baseline
 from audit.statistical_tests.sample_outcome import Outcome
 from audit.targets.target_syntax import read_target
 from dpcore import DiscreteLaplace
+from tests.day_and_nightly import effort
 
-RUNS = 4000
+RUNS = effort(2000, 4000)
 COMMAND = "dpcore audit half-scale --claim epsilon=1 --pair 0 1 -n 4000 --seed 7"
 NASTY = "<script>alert('x')</script>&\"quoted\".py:f"
 
