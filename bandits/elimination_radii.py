@@ -1,8 +1,8 @@
 r"""Confidence radii of released means, by which elimination algorithms decide which arms to drop.
 
 :class:`ExactRadius` (the default) is certified for the law of the actual noise in the sum.
-:class:`PaperRadius` is equation 2 of Chowdhury and Zhou (CZ, arXiv 2206.05772). :class:`DpSeRadius`
-is the radius of Sajed and Sheffet (2019). ``failure`` is always p, the failure probability of the
+:class:`PaperRadius` is equation 2 of Chowdhury and Zhou (arXiv 2206.05772). :class:`DpSeRadius` is
+the radius of Sajed and Sheffet (2019). ``failure`` is always p, the failure probability of the
 whole run: with probability at least 1 - p, all confidence intervals of all batches contain their
 means. A protocol has another parameter ``failure``, the probability that a sum mod m is decoded
 incorrectly, which determines the threshold tau.

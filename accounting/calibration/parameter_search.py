@@ -165,8 +165,9 @@ def decide(
 ) -> Bound:
     r"""Bound delta(``epsilon``) of ``total``, or epsilon(0) if ``delta`` is 0.
 
-    The bound is computed with increasing precision, given by ``digits``, until both of its ends lie
-    on the same side of ``delta``, or until more digits do not help.
+    The bound on delta(``epsilon``) is computed to a relative width of 10^-d for each d in
+    ``digits`` in turn. The search stops when both ends lie on the same side of ``delta``, or when
+    the bound is wider than requested, because more digits would not help then.
     """
     if delta == 0:
         return total.epsilon(0)

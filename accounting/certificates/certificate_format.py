@@ -227,7 +227,7 @@ def read(document: object) -> Read:
         if needed is not None and top["scope"]["relation"] != needed:
             raise Malformed(f"parts[{i}].sampling", f"requires a scope with the relation {needed}")
     if len({part.members for part in parts if part.sampling}) > 1:
-        raise Malformed("parts", "must have the same group size in all sampled parts")
+        raise Malformed("parts", "must not sample groups of different sizes")
     claims = [
         _claim(f"claims[{i}]", mapping(f"claims[{i}]", item), wide=plan is not None)
         for i, item in enumerate(items("claims", top["claims"]))

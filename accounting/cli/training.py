@@ -294,7 +294,7 @@ class Training:
 
 
 def over_epochs(run: TrainingRun, delta: Fraction) -> Training:
-    r"""Epsilon after each tenth of a run, and for Poisson batches the values of dp-accounting."""
+    r"""Bound epsilon after each tenth of a run; for Poisson batches, also with dp-accounting."""
     from accounting.interop.from_dp_accounting import library
 
     counts = sorted({max(run.rounds * i // _TENTHS, 1) for i in range(1, _TENTHS + 1)})
@@ -321,7 +321,7 @@ def over_epochs(run: TrainingRun, delta: Fraction) -> Training:
 
 
 def draw_epochs(path: Path, lines: Sequence[Training], *, title: str) -> None:
-    r"""Plot epsilon against epochs, as proven bounds; other tools are dashed lines."""
+    r"""Plot proven bounds on epsilon against epochs, and the values of other tools."""
     if not any(bound.upper < math.inf for line in lines for _, bound in line.points):
         reason = "there is nothing to plot, because every epsilon is infinite"
         raise InvalidParameter("--plot", str(path), reason)

@@ -65,7 +65,7 @@ def delta_from_renyi(renyi: Renyi, epsilon: RationalLike) -> Bound:
 
 
 def epsilon_at_order(divergence: End, order: Fraction, delta: Fraction) -> End:
-    r"""The epsilon at ``delta`` that D_alpha <= ``divergence`` implies at one order, rounded up."""
+    r"""An upper bound on epsilon(``delta``) if D_alpha <= ``divergence`` at alpha = ``order``."""
     if divergence == 0 or delta == 1:
         return Fraction(0)
     if delta == 0 or not isinstance(divergence, Fraction):
@@ -76,7 +76,7 @@ def epsilon_at_order(divergence: End, order: Fraction, delta: Fraction) -> End:
 
 
 def delta_at_order(divergence: End, order: Fraction, epsilon: Fraction) -> Fraction:
-    r"""The delta at ``epsilon`` that D_alpha <= ``divergence`` implies at one order, rounded up."""
+    r"""An upper bound on delta(``epsilon``) if D_alpha <= ``divergence`` at alpha = ``order``."""
     return _exponential(_log_delta(divergence, order, epsilon))
 
 

@@ -360,7 +360,10 @@ class IntegerNormalDensity(NormalDensity):
 def _grid(size: float) -> float:
     # The step of the grid for edges up to this size: they have 35 bits, so that sums are exact.
     if size > _FARTHEST:
-        raise PrecisionExhausted("the noise is too large relative to its shift: use less noise")
+        raise PrecisionExhausted(
+            "a numerical limit was reached: the noise extends beyond 2^40 times its shift; "
+            "use less noise"
+        )
     return math.ldexp(1.0, math.frexp(size)[1] - _GRID_BITS)
 
 

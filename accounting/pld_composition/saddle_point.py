@@ -170,9 +170,10 @@ def window(
 ) -> Window | None:
     r"""The parameters of a contour sum at ``saddle`` for a relative error ``wanted`` in delta.
 
-    The frequencies are so dense that the aliases are small, and extend so far that the omitted ones
-    are negligible. Blocks are so short that the factors vary little within a block. The result is
-    None if the sum would have too many blocks.
+    The step between frequencies is short enough to make the aliases small, and the terms beyond the
+    last frequency are negligible. Frequencies are summed in blocks (:class:`Grid`), which are short
+    enough that the factors vary little within a block. Returns None if the sum would have too many
+    blocks.
     """
     c, tau, small = saddle.tilt, smoothing, math.log(wanted / _SHARE)
     log_scale = sum(k * float(f.log_scale) for f, k in factors)

@@ -83,11 +83,11 @@ def norms_of(law: str, scheme: str | None, amount: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    r"""A component of a certificate: equal rounds with the same noise, or equal stated claims.
+    r"""A number of equal rounds of a certificate, which have the same noise or stated claim.
 
     For a stated claim, ``law`` is "pure", "approx" or "zcdp". Without sampling, ``sampling`` is
     None and ``rate`` is 1. The privacy unit is a group of ``members``, which are all added or all
-    removed. A run of ``correlated`` noise counts as one round.
+    removed. All releases with the same ``correlated`` noise count as one round.
     """
 
     law: str

@@ -209,10 +209,11 @@ _ODDS: Final = Fraction(1284, 1000)
 
 
 def noisy_bits(value: int, n: int, rng: np.random.Generator, *, chance: RationalLike) -> Integers:
-    r"""Three times a value, plus two random bits of probability ``chance`` from each of four users.
+    r"""Three times ``value``, plus the number of ones among eight random bits.
 
-    Fair bits give (70/3, 0.145)-DP. The refuted lemma (``docs/errata.md``) uses bits of probability
-    0.7265..., which the catalogue rounds down to 0.726.
+    Each of four users draws two bits, and a bit is 1 with probability ``chance``. Fair bits give
+    (70/3, 0.145)-DP. The refuted lemma (``docs/errata.md``) uses bits of probability 0.7265...,
+    which the catalogue rounds down to 0.726.
     """
     noise = Binomial(trials=8, probability=chance).sample(n, rng=seeded(rng))
     return 3 * value + noise

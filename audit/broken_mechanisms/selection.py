@@ -93,9 +93,10 @@ def sparse_vector_value(
 
 
 def sparse_vector_roth(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""Like :func:`sparse_vector_value`, but it releases the noisy value that was compared.
+    r"""Like :func:`sparse_vector_value`, but the released value is the compared noisy answer.
 
-    Its noise has scale 2. It bounds the noisy threshold from above (Algorithm 3 with c = 1).
+    This is Algorithm 3 with c = 1; the noise of answers and threshold has scale 2. The released
+    value is an upper bound on the noisy threshold, so the answers below also cost privacy.
     """
     return _first(*_reached(answers, (2, 2), n, rng))
 

@@ -85,7 +85,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    r"""Reads the ``columns`` from outputs; ``flags`` are the numbers that summaries omit."""
+    r"""Reads the ``columns`` from outputs. Summaries of an output omit the numbers in ``flags``."""
 
     columns: tuple[Column, ...]
     flags: tuple[float, ...]
@@ -269,7 +269,7 @@ class Steps:
 
 
 def cuts_of(numbers: Floats) -> Floats:
-    r"""Divide the numbers of a column into at most about 64 cells, and return the boundaries."""
+    r"""Divide the numbers of a column into cells, usually at most 64; return their boundaries."""
     values, counts = np.unique(numbers, return_counts=True)
     if len(values) <= _MOST:
         return values[1:]

@@ -49,7 +49,10 @@ _INT64: Final = np.iinfo(np.int64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellCounts:
-    r"""The numbers of draws in each cell and residue class, and the extreme draws with counts."""
+    r"""The numbers of draws in each cell (``counts``) and in each residue class of each modulus.
+
+    ``least`` and ``most`` are pairs: the smallest and the largest draw, each with its count.
+    """
 
     counts: Integers
     residues: tuple[Integers, ...]

@@ -37,7 +37,10 @@ from dpcore.numbers.rounding import down, up
 
 
 def json_text(document: Mapping[str, Any]) -> str:
-    r"""Write a document as JSON with a final newline; values that JSON lacks become text."""
+    r"""Write a document as JSON with a final newline.
+
+    Objects of types that JSON lacks are written as text. Raises ValueError for nan or infinity.
+    """
     return json.dumps(document, indent=2, default=str, allow_nan=False) + "\n"
 
 

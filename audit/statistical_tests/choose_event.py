@@ -350,10 +350,11 @@ class Trial:
         return Votes(right=right[cuts], wrong=wrong[cuts], sides=sides)
 
     def witness(self, expert: int, epsilon: float) -> Witness | None:
-        r"""The event on which an expert's guesses at ``epsilon`` rest, or None if there are none.
+        r"""The event on which an expert bases its guesses for the claimed ``epsilon``.
 
         This is the set of outputs for which the expert guesses A, or the set for which it guesses
-        B, whichever has the larger margin. Both sets are fixed by earlier runs.
+        B, whichever has the larger margin. Both sets are fixed by earlier runs. Returns None if no
+        earlier run was in either set.
         """
         guesses = self.rule.experts[expert].guesses(epsilon)
         cells, counts, integral = self.rule.cells, self.counts, self.integral

@@ -353,11 +353,13 @@ class FamilyProcess(Watched):
     - ``tests``: the index of the pair, and the name of the feature;
     - ``parts``: the weight in the mean; the weights sum to 1;
     - ``learned``: whether the feature is a learned score;
-    - ``processes``: the evidence of the view for all claimed points.
+    - ``processes``: the e-process of the view, with the evidence against each claimed point.
 
     ``path[t-1]`` is the logarithm of the mean wealth after t runs on all pairs together. A run
-    counts once, even if several features are applied to it. ``peak`` is the block in which the mean
-    was largest, and the number of its runs up to the maximum, or None if the mean never exceeded 1.
+    counts once, even if several features are applied to it. A block consists of the runs of one
+    call of :meth:`update`. If the mean ever exceeded 1, ``peak`` is a pair: the block in which the
+    mean was largest, and the number of runs of this block up to the maximum. Otherwise ``peak`` is
+    None.
     """
 
     claim: Claim | CurveClaim

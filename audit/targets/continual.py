@@ -35,7 +35,7 @@ _FEATURES: Final = (
 
 
 def read_continual(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
-    r"""Parse the target ``continual:words``."""
+    r"""Build the target that the text ``words`` after "continual:" describes."""
     keys, needed = ("horizon", "epsilon", "delta", *_ITEMS), ("horizon", "epsilon")
     mechanism, given = read_words(
         spelling, words, keys, needed, owner="a continual sum", whole=("horizon",)

@@ -282,7 +282,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--dp-effort",
         choices=list(EFFORTS),
         default="quick",
-        help="runs: as marked (quick), or ten times as many (nightly)",
+        help="number of runs per audit: as in the mark (quick), or ten times as many (nightly) "
+        "(default: quick)",
     )
     group.addoption(
         "--dp-seed",

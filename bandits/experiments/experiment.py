@@ -78,7 +78,7 @@ r"""Keys and values: :meth:`Experiment.to_json` omits a key that has this value.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    r"""A run of the experiment that is still to be played; ``epsilon`` is its exact text."""
+    r"""The key of one run of an experiment; ``epsilon`` is the exact number as text."""
 
     algorithm: str
     epsilon: str

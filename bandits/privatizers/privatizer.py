@@ -312,7 +312,7 @@ _missed = lru_cache(maxsize=1 << 8)(PureShuffle.missed)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unprotected(Privatizer):
-    r"""The baseline without privacy, which releases the exact sum of rewards in 2^20 steps."""
+    r"""The baseline without privacy: the sum of rewards, each rounded to a multiple of 2^-20."""
 
     @property
     def name(self) -> str:
