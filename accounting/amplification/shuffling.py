@@ -120,7 +120,7 @@ class ShuffledCurve(DescribedSample):
         return Enclosure(lower, upper)
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Enclose D_alpha between 0 and its value for one report without shuffling."""
+        r"""Enclose D_alpha between 0 and the D_alpha of one report without shuffling."""
         return Enclosure(Fraction(0), self.unsampled.enclose_renyi(order, bits).upper)
 
     def _both(self, found: Enclosure) -> Bound:

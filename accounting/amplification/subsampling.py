@@ -335,7 +335,7 @@ class FixedSizeSample(AmplifiedSample):
         return replace(of_table(self.pair()), attained=reached)
 
     def pair(self) -> ConnectTheDotsPair:
-        r"""A pair that dominates one round for both orders of the datasets, so that it composes."""
+        r"""A pair that dominates one round for both orders of the datasets, so bounds compose."""
         curve, rate = self.curve, self.rate
         if isinstance(curve, RealCurve):
             base = above_table(curve.pair(), _DOTS)
@@ -428,7 +428,7 @@ def _candidates(curve: PrivacyCurve) -> tuple[Coordinates, ...]:
 
 
 class TruncatedSample(SampledRelease):
-    r"""A Poisson sample truncated to ``most`` units: all subsets of that size are equally likely.
+    r"""A Poisson sample that is reduced at random to m = ``most`` units if it is larger.
 
     ``examples`` is the size of the larger dataset if a unit is added or removed, and of both
     datasets if a unit is replaced. Consider one unit. If fewer than ``most`` other units are
@@ -458,7 +458,7 @@ class TruncatedSample(SampledRelease):
 
     @property
     def filled(self) -> Enclosure:
-        r"""The probability that at least ``most`` of the other units are sampled."""
+        r"""The probability that at least m = ``most`` units other than a given one are sampled."""
         return self._more_than(self.scheme.most - 1, self.scheme.examples - 1)
 
     @property

@@ -146,8 +146,8 @@ class Edge:
         r"""The value and the next riskier one as JSON.
 
         The arguments ``beyond`` and ``proven`` are the JSON keys of the properties with these
-        names. If ``pure``, delta is 0 and the bounds are on epsilon(0); otherwise they are on
-        delta(epsilon).
+        names. If ``pure`` is true, delta is 0 and the bounds are on epsilon(0); otherwise they are
+        on delta(epsilon).
         """
         more, quantity = None, "epsilon_at_zero" if pure else "delta_at_target"
         if self.beyond is not None and self.found_beyond is not None:

@@ -184,7 +184,7 @@ def mapping(where: str, value: object) -> Mapping[str, Any]:
 
 
 def items(where: str, value: object, least: int = 1, most: int = _MOST_ITEMS) -> list[Any]:
-    r"""Check that the value is a JSON array of ``least`` to ``most`` items."""
+    r"""Check that the value is a JSON array with a length from ``least`` to ``most``."""
     if not isinstance(value, list) or not least <= len(value) <= most:
         raise Malformed(where, f"must be a list of {least} to {most} items")
     return value

@@ -1,4 +1,4 @@
-r"""Options that several commands share, and lists of releases that they describe."""
+r"""Options that several commands share, and the lists of releases that the options describe."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class RunOptions:
     group: Group = "1"
 
     def run(self) -> TrainingRun:
-        r"""The training run; its noise multiplier is 1 if the command solves for it."""
+        r"""The training run, with noise multiplier 1 if the command solves for the multiplier."""
         exactly_one("--noise-multiplier", self.noise_multiplier, "--epsilon", self.epsilon)
         exactly_one("--epochs", self.epochs, "--rounds", self.rounds)
         with named(*_PARAMETERS):

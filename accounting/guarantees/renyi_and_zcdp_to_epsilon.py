@@ -100,7 +100,7 @@ def rounded_up(value: Fraction) -> Fraction: ...
 @overload
 def rounded_up(value: End) -> End: ...
 def rounded_up(value: End) -> End:
-    r"""The value rounded up to 66 bits, which changes it by at most 2^-65 in relative terms."""
+    r"""The value rounded up to 66 bits, with a relative error of at most 2^-65."""
     if not isinstance(value, Fraction) or value == 0:
         return value
     shift = value.denominator.bit_length() - value.numerator.bit_length() + _KEPT
@@ -185,7 +185,7 @@ def response_epsilon(epsilon: Fraction, hidden: Fraction, delta: Fraction) -> Fr
 
 
 def response_delta(epsilon: Fraction, hidden: Fraction, at: Fraction) -> Fraction:
-    r"""The least delta at epsilon ``at`` that (``epsilon``, ``hidden``)-DP implies, rounded up."""
+    r"""The delta, rounded up, that (``epsilon``, ``hidden``)-DP implies for epsilon = ``at``."""
     if at >= epsilon:
         return hidden
     with precision(_BITS):
@@ -206,7 +206,7 @@ def bounded_range_epsilon(length: Fraction, delta: Fraction) -> Fraction:
 
 
 def bounded_range_delta(length: Fraction, at: Fraction) -> Fraction:
-    r"""The least delta at epsilon ``at`` of a selection whose losses have a range of ``length``."""
+    r"""The delta for epsilon = ``at`` of a selection whose losses have a range of ``length``."""
     if at >= length:
         return Fraction(0)
     with precision(_BITS):

@@ -108,7 +108,7 @@ def largest(found: Iterable[Enclosure]) -> Enclosure:
 
 
 def within(found: Enclosure, least: End, most: End) -> Enclosure:
-    r"""The part of ``found`` between ``least`` and ``most``, which are bounds on the true value."""
+    r"""Narrow the enclosure ``found`` by the bounds ``least`` and ``most`` on the true value."""
     return Enclosure(max(found.lower, least), min(found.upper, most))
 
 
@@ -162,7 +162,7 @@ def _bracketed(
 
 
 def moved(end: arb, towards: arb, certain: Callable[[arb], object], times: int) -> arb:
-    r"""Bisect from ``end`` to ``towards``, and return the last point where ``certain`` holds."""
+    r"""Bisect between two points, and return the last point where ``certain`` holds."""
     for _ in range(times):
         middle = ((end + towards) / 2).mid()
         end, towards = (middle, towards) if certain(middle) else (end, middle)

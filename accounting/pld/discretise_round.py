@@ -248,7 +248,7 @@ class Cells(Columns):
     def sampled(self, rate: Fraction, *, present: bool) -> Cells:
         r"""The cells after Poisson sampling at ``rate`` r.
 
-        The sampled pair is ((1-r) Q + r P, Q) if ``present``, otherwise (P, (1-r) P + r Q).
+        The sampled pair is ((1-r) Q + r P, Q) if ``present`` is true, otherwise (P, (1-r) P + r Q).
         """
         r, rest = float(rate), float(1 - rate)
         if not r > _LEAST_RATE:
@@ -342,7 +342,7 @@ class LossTable(ABC):
         return self
 
     def infinite(self, *, above: bool) -> float:
-        r"""A bound on the P-mass of infinite losses, from above if ``above``, else from below."""
+        r"""An upper bound on the P-mass of infinite losses or, without ``above``, a lower bound."""
         return _infinite(self, above)
 
     @abstractmethod
@@ -430,8 +430,8 @@ class Sampled(LossTable):
     r"""A round with Poisson sampling: the sample contains one unit with probability ``rate``.
 
     The sample is secret. ``base`` is the pair (P, Q) without sampling, where P is the law with the
-    unit and Q the law without. The sampled pair is ((1 - rate) Q + rate P, Q) if ``present``,
-    otherwise (P, (1 - rate) P + rate Q).
+    unit and Q the law without. The sampled pair is ((1 - rate) Q + rate P, Q) if ``present`` is
+    true, otherwise (P, (1 - rate) P + rate Q).
     """
 
     base: LossTable

@@ -151,7 +151,7 @@ class Density(ABC):
 
     @abstractmethod
     def slope(self, x: Floats) -> Floats:
-        r"""An upper bound on |t'(x)|, more than 1 + 2^-40 times its value."""
+        r"""An upper bound on (1 + 2^-40) |t'(x)|."""
 
     @abstractmethod
     def step(self, j: int, x: Floats) -> Floats:
@@ -159,7 +159,7 @@ class Density(ABC):
 
     @abstractmethod
     def step_at(self, j: int, *, right: bool) -> float:
-        r"""The limit of :meth:`step` as x tends to +infinity if ``right``, else to -infinity."""
+        r"""The limit of :meth:`step` at +infinity if ``right`` is true, else at -infinity."""
 
     @abstractmethod
     def grown(self, x: arb, j: int) -> arb:

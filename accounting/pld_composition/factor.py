@@ -57,7 +57,7 @@ class LossPart(ABC):
         r"""The discretised distribution of L, or None if it has too many atoms.
 
         Atoms of mass below ``least`` may be treated as infinite losses. A discretisation that could
-        be refined is returned only if ``coarse``.
+        be refined is returned only if ``coarse`` is true.
         """
         del least, coarse
         return None
@@ -109,7 +109,7 @@ class Factor(Protocol):
 
     @property
     def deviation(self) -> float:
-        r"""The approximate standard deviation of the tilted loss; it only affects speed."""
+        r"""The approximate standard deviation of the tilted loss, which only affects speed."""
         ...
 
     @property

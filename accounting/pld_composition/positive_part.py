@@ -35,9 +35,9 @@ def mean_positive_part(
 ) -> End:
     r"""A bound on E[(W_1 + ... + W_n)+] for n = ``count`` independent copies of a variable W.
 
-    It is an upper bound if ``above``, else a lower bound. ``values`` lists each value of W with its
-    probability; the probabilities sum to 1. ``relative`` is the approximate relative width of the
-    contour integral.
+    It is an upper bound if ``above`` is true, else a lower bound. ``values`` lists each value of W
+    with its probability; the probabilities sum to 1. ``relative`` is the approximate relative width
+    of the contour integral.
     """
     with precision(_BITS):
         ends = [Enclosure.of(w).upper if above else Enclosure.of(w).lower for w, _ in values]

@@ -70,7 +70,7 @@ class Saddle:
 
     @property
     def focus(self) -> Focus:
-        r"""The losses that matter near this saddle point; they should be discretised finely."""
+        r"""The losses near this saddle point, which should be discretised finely."""
         if not self.epsilon > 0:
             return Focus(self.tilt)
         mantissa, exponent = math.frexp(self.epsilon)
@@ -79,7 +79,7 @@ class Saddle:
         return Focus(max(self.tilt, rare / until), until)
 
     def less(self, delta: float) -> Saddle:
-        r"""The same saddle point with the smaller of its ``log_delta`` and log ``delta``."""
+        r"""The same saddle point, where ``log_delta`` is at most the logarithm of ``delta``."""
         log = math.log(delta) if delta > 0 else _LEAST_LOG
         return replace(self, log_delta=max(min(self.log_delta, log), _LEAST_LOG))
 
@@ -87,7 +87,7 @@ class Saddle:
 def saddle_at_epsilon(
     epsilon: float, parts: Sequence[tuple[LossPart, int]], most: float = MOST_TILT
 ) -> Saddle:
-    r"""The saddle point of the contour integral for ``epsilon``, with a tilt up to ``most``."""
+    r"""The saddle point of the contour integral for ``epsilon``, with a tilt <= ``most``."""
     tilt = _bisected(lambda c: _point(parts, c)[0] < epsilon, most)
     there, log, bend = _point(parts, tilt)
     log += tilt * (there - epsilon) - bend

@@ -229,9 +229,9 @@ def above_table(table: LossTable, most: int) -> ConnectTheDotsPair:
 def revealing_or_nothing(pair: RevealingPair, *, above: bool) -> ConnectTheDotsPair:
     r"""A pair with few outputs that bounds both directions of ``pair``.
 
-    If ``above``, it is an upper bound: its output reveals the dataset with a probability equal to
-    the total variation distance, and otherwise reveals nothing. If not ``above``, it is a lower
-    bound: all outputs of positive Q-mass are merged, which is post-processing.
+    If ``above`` is true, it is an upper bound: its output reveals the dataset with a probability
+    equal to the total variation distance, and otherwise reveals nothing. If ``above`` is false, it
+    is a lower bound: all outputs of positive Q-mass are merged, which is post-processing.
     """
     with precision(_CURVE_BITS):
         found = Enclosure.of(pair.hidden())

@@ -117,8 +117,8 @@ class ComposedLoss:
 
     ``parts`` lists the pairs (pair of output laws, number of rounds). ``lost`` lists the pairs
     (delta, number of rounds) of all (epsilon, delta) claims, whose loss is infinite with
-    probability delta. If losses must be discretised, the total is bounded from above if ``above``,
-    otherwise from below.
+    probability delta. If losses must be discretised, the total is bounded from above if ``above``
+    is true, otherwise from below.
 
     >>> from accounting.law_pairs.discrete_laplace import LaplacePair
     >>> from dpcore.laws.discrete_laplace import DiscreteLaplace

@@ -112,8 +112,8 @@ def scenarios(
 ) -> list[Scenario]:
     r"""All compositions that may be the worst case; a claim must hold for all of them.
 
-    An irrational shift is rounded to a larger loss if ``above``, otherwise to a smaller one.
-    ``tick`` is called between computations that may take seconds.
+    An irrational shift is rounded to a larger loss if ``above`` is true, otherwise to a smaller
+    one. ``tick`` is called between computations that may take seconds.
 
     Raises :class:`Refused` if the worst shift or direction may differ between rounds, because then
     there are further compositions.

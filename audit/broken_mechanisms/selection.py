@@ -167,8 +167,8 @@ def noisy_max(
     r"""The index of the largest noisy count, or the first such index if there are several.
 
     At epsilon = 1 the correct noise has scale 2/epsilon = 2 and is drawn separately for each count;
-    if ``shared``, all counts have the same draw. Scale 1 suffices only if all counts change in the
-    same direction; but between neighbours one count may grow while the others fall.
+    if ``shared`` is true, all counts have the same draw. Scale 1 suffices only if all counts change
+    in the same direction; but between neighbours one count may grow while the others fall.
     """
     noisy: Integers = np.asarray(counts) + laplace(scale, (n, 1 if shared else len(counts)), rng)
     return np.asarray(noisy.argmax(axis=1))
@@ -270,7 +270,7 @@ def median(
 ) -> Integers:
     r"""The median, chosen by the exponential mechanism from the candidates 0, ..., 8.
 
-    If ``among_values``, the candidates are the values themselves.
+    If ``among_values`` is true, the candidates are the values themselves.
     """
     candidates = np.unique(values) if among_values else np.arange(9)
     return candidates[selected(median_scores(values, candidates), n, rng, by=MEDIAN)]

@@ -164,7 +164,7 @@ class Session:
         return returned
 
     def seeded(self, kind: str, seed: Any) -> Stream | None:
-        r"""The stream of the tape for a generator with this ``seed``; None if it uses no tape."""
+        r"""The stream for a generator with this ``seed``; None if the tape does not drive it."""
         tape = self.tape
         if tape is None:
             return None

@@ -202,8 +202,8 @@ class ThresholdFamily:
 def learn_rule(tally: Tally, *, isotonic: bool = False) -> ThresholdFamily:
     r"""Learn from earlier runs (``tally``) how to guess the dataset of a run from its output.
 
-    If ``isotonic``, larger numbers indicate dataset B (as for a learned score), and the learned
-    odds do not decrease from one interval to the next.
+    If ``isotonic`` is true, larger numbers indicate dataset B (as for a learned score), and the
+    learned odds do not decrease from one interval to the next.
 
     Labels and unusually frequent numbers have their own cells. The intervals of numbers are the
     leaves of a binary tree, in numerical order. At each node, the rate of dataset B is shrunk

@@ -39,7 +39,7 @@ r"""A bound on the total relative rounding error of three floating-point operati
 def one_run_p_value(
     canaries: int, guesses: int, right: int, *, epsilon: RationalLike, delta: RationalLike
 ) -> float:
-    r"""The bound of Steinke et al. on the probability of at least ``right`` right guesses.
+    r"""The bound of Steinke et al. on the probability of at least v = ``right`` correct guesses.
 
     For m canaries and r guesses (fixed beforehand) of which v are right, the bound is
 

@@ -276,7 +276,7 @@ class Experiment(RunParameters):
         return Setting(**{**own, "epsilon": epsilon, "arms": arms, "model": model})
 
     def guarantee(self, algorithm: str, epsilon: RationalLike, arms: int) -> RunGuarantee | None:
-        r"""The guarantee of a run of ``algorithm`` for each user, or None if it is not private."""
+        r"""The guarantee of a run of ``algorithm`` for each user, or None without privacy."""
         policy = self.policy(algorithm, epsilon, arms)
         if isinstance(policy, Cucb):
             return policy.guarantee()

@@ -228,7 +228,7 @@ def _holds(noise: Noise, least: Noise) -> bool:
 def guarantee_of(
     protocol: AnyProtocol, plan: Deployment, least: Noise | None, relaxed: Relaxed | None
 ) -> Guarantee:
-    r"""The guarantee of one release for each of its users."""
+    r"""The guarantee of one release for each participating user."""
     if isinstance(protocol, PureShuffle):
         return certified_shuffle(protocol, plan.counted_on(protocol.users))
     curve = guarantee(mechanism_of(protocol, plan, least))

@@ -91,7 +91,7 @@ class Releasing(ABC, Generic[Size]):
 
     @abstractmethod
     def guarantee(self, size: Size) -> Guarantee | None:
-        r"""The guarantee of a release for each of its users, or None if it is not private."""
+        r"""The guarantee of a release for each participating user, or None without privacy."""
 
     @abstractmethod
     def assumed(self, size: Size) -> tuple[str, ...]:

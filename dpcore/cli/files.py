@@ -34,7 +34,7 @@ def file_errors(argument: str, path: str | Path) -> Iterator[None]:
 
 
 def read_bytes(argument: str, path: str | Path, *, most: int, stdin: bool = False) -> bytes:
-    r"""Read the first ``most`` bytes of a regular file.
+    r"""Read at most ``most`` bytes from the beginning of a regular file.
 
     Raises :class:`InvalidParameter` if the path is a device or a pipe, because reading it could
     block forever. With ``stdin=True`` the path ``-`` means standard input.

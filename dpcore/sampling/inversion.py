@@ -202,7 +202,7 @@ class Inverted:
 
 
 class Difference:
-    r"""A batch sampler of the difference of two independent draws of ``one``."""
+    r"""A batch sampler of the difference of two independent draws of the sampler ``one``."""
 
     __slots__ = ("_one",)
 
