@@ -95,7 +95,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    r"""A parsed certificate; ``plan`` is the resolution of the kernel that it states, or None.
+    r"""A parsed certificate; ``plan`` is the stated resolution of the kernel, or None.
 
     ``complaints`` lists missing assumptions and a wrong digest, as pairs (location, error).
     """

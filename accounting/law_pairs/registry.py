@@ -212,7 +212,7 @@ def signed(
 
 @lru_cache(maxsize=256)
 def candidates(noise: Noise, sensitivity: Sensitivity) -> tuple[Coordinates, ...]:
-    r"""The products of pairs that may be the worst case; at each epsilon, one of them is.
+    r"""The products of pairs among which there is a worst case at every epsilon.
 
     A product has one pair for each changed coordinate. For an asymmetric law, it is one choice of
     the direction of each change. Raises the errors of :func:`coordinates_of` and

@@ -258,7 +258,7 @@ class Book:
         return found, frozenset(damaged)
 
     def account(self, connection: Connection, head: Head, user: str) -> Account:
-        r"""The account of one user; raises :class:`LedgerDamaged` if the row was edited."""
+        r"""The account of one user; raises :class:`LedgerDamaged` if its data were edited."""
         accounts, damaged = self.accounts(connection, head, (user,))
         if damaged:
             raise self.mismatch(user)

@@ -43,7 +43,7 @@ _UP: Final = 1 + 2.0**-50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TabledLoss(LossPart):
-    r"""The discretised loss of a round that is a random mixture; its output reveals the component.
+    r"""The discretised loss of a round that is a random mixture with a revealed component.
 
     ``kinds`` lists the components as pairs (probability, round divided into cells). The
     discretisation is pessimistic, for upper bounds, if ``above`` is true; otherwise it is

@@ -94,7 +94,7 @@ def loss_of(law: Law, *, above: bool, closed: bool = False) -> LossPart:
     r"""The privacy loss of a pair of laws, in the form that a contour integral needs.
 
     It is exact if ``closed`` and a closed form exists. Otherwise it is discretised, from above if
-    ``above``, else from below.
+    ``above`` is true, else from below.
     """
     table: LossTable
     match law:

@@ -603,7 +603,7 @@ def holm(p_values: Sequence[float], shares: Sequence[Fraction] | None = None) ->
 
 
 def by_averages(log_wealth: Floats, shares: Sequence[Fraction] | None = None) -> Floats:
-    r"""For each e-value, the smallest mean over all sets of e-values that contain it.
+    r"""For each e-value, the smallest mean over all sets that contain this e-value.
 
     Arguments and results are logarithms. The means are weighted by ``shares`` (equal by default)
     and rounded down. Rejecting all hypotheses whose result is at least 1/alpha gives P(a false

@@ -1,4 +1,4 @@
-r"""Dropouts, collusion and aggregation of a protocol, and what follows for its guarantee.
+r"""Dropouts, collusion and aggregation of a protocol, and the guarantee that results.
 
 The noise of users who drop out or collude gives no protection, so the noise of the other users
 alone must satisfy the guarantee. The noise, the mechanism, the guarantee and the assumptions of a

@@ -189,7 +189,7 @@ class NeighbourhoodRisk:
 
     @property
     def exposure(self) -> Fraction:
-        r"""A term for delta: bounds the probability that the server learns more than the sum."""
+        r"""An upper bound on P(the server learns more than the sum), to be added to delta."""
         return min(Fraction(1), self.corrupted + self.disconnected)
 
 
