@@ -87,7 +87,7 @@ class Part:
 
     For a stated claim, ``law`` is "pure", "approx" or "zcdp". Without sampling, ``sampling`` is
     None and ``rate`` is 1. The privacy unit is a group of ``members``, which are all added or all
-    removed. All releases with the same ``correlated`` noise count as one round.
+    removed. A run of releases with ``correlated`` noise counts as one round.
     """
 
     law: str
