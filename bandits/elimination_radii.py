@@ -360,7 +360,7 @@ class Radius(ABC):
     def gap(
         self, privatizer: Privatizer, pulls: Size, *, batch: int, active: int, failure: RationalLike
     ) -> float:
-        r"""Arms further than this below the best mean are dropped; by default twice the width."""
+        r"""The distance to the best mean at which arms are dropped, by default twice the width."""
         each = integer("pulls", pulls, at_least=1)
         return 2 * self.width(privatizer, each, batch=batch, active=active, failure=failure)
 

@@ -147,7 +147,7 @@ class Composition(Guarantee):
         )
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""The Renyi divergence at ``order`` > 1, which is the sum over all rounds."""
+        r"""The Renyi divergence at ``order`` > 1: the sum of the divergences of all rounds."""
         at = order_above_one(order)
         found = [(renyi_of(source, at, relative), rounds) for source, rounds in self.parts]
         theorem = "Renyi divergences add (Mironov 2017, Proposition 1)"

@@ -185,7 +185,7 @@ class NumberLine:
         return NumberLine(places=self.places - 1, form=self.form, floats=self.floats)
 
     def search(self, numbers: NumberLine) -> Integers:
-        r"""For each entry of ``numbers``, the number of entries of this array that are <= it."""
+        r"""For each entry of ``numbers``, count the entries of this array that are not larger."""
         if not len(self) or not len(numbers):
             return np.zeros(len(numbers), dtype=np.int64)
         mine, theirs = self.places, numbers.places

@@ -44,7 +44,7 @@ class Labels:
         return (self.names[code] for code in self.codes.tolist())
 
     def add(self, names: Sequence[str | Name], codes: Integers) -> tuple[Labels, Integers]:
-        r"""Add the labels ``names[codes]``. Returns all labels, and the index of each added one."""
+        r"""Add the labels ``names[codes]``; return all labels, and the index of each of these."""
         if not len(codes):
             return self, codes
         if self.known is None and (names is self.names or not len(self)):

@@ -87,7 +87,7 @@ class StreamPrivatizer:
 
     @property
     def block(self) -> int:
-        r"""The number of outcomes that the factorisation adds up to one item; otherwise 1."""
+        r"""The number of outcomes in one item of the factorisation; 1 for other mechanisms."""
         return -(-self.horizon // _MOST_ITEMS) if self.kind == "factorisation" else 1
 
     @property

@@ -373,5 +373,5 @@ def _check_kept(epsilon: Fraction, delta: Fraction, protocol: VectorShuffle) -> 
         one = BinomialBox(trials=some, bounds=(g,), probability=protocol.probability)
         if s * Fraction(one.delta(epsilon / s).upper) <= delta:
             return
-    wanted = f"that the bits of LZJ Algorithm 2 satisfy ({epsilon}, {delta})"
+    wanted = f"that Algorithm 2 of Li, Zhou and Ji satisfies ({epsilon}, {delta})-DP"
     raise NotDerived(wanted, "use exact calibration")
