@@ -183,7 +183,7 @@ class Filter(ABC):
         return self.format(price.costs, up)
 
     def format(self, values: Sequence[Fraction], rounded: Callable[[End, int], str]) -> str:
-        r"""Format a value for each counter; ``rounded`` (``down`` or ``up``) shortens it."""
+        r"""Format a value for each counter, shortened by ``rounded``: ``down`` or ``up``."""
         named = zip(self.counters, values, strict=True)
         return ", ".join(f"{name}={brief(value, rounded)}" for name, value in named)
 

@@ -343,7 +343,7 @@ def _end(end: End) -> Fraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerRun:
-    r"""A completed layer of an audit: its method, and the meaning and assumptions of its result."""
+    r"""A completed layer of an audit: its method, and what the result proves and assumes."""
 
     layer: Literal["exact", "fit", "replay", "sample"]
     method: str

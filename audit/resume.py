@@ -65,7 +65,7 @@ _WORDS: Final = {
 
 
 def refused(path: Path, reason: str) -> InvalidParameter:
-    r"""Return the error for a state file that an audit cannot use; it names ``--resume``."""
+    r"""Return the error, about ``--resume``, for a state file that an audit cannot use."""
     return InvalidParameter("--resume", str(path), reason)
 
 
@@ -205,7 +205,7 @@ class State:
             raise refused(self.path, reason)
 
     def fail(self, error: TargetFailed) -> None:
-        r"""Store that the next block failed with ``error``; an audit draws no block after it."""
+        r"""Store that the next block failed with ``error``; an audit draws no further block."""
         if self.closed is None:
             failure = {"reason": error.reason, "dataset": error.dataset, "run": error.run}
             self._write(b"F" + json.dumps(failure).encode())

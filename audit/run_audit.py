@@ -333,9 +333,9 @@ def run_layers(
     layers: tuple[str, ...],
     sampled_with: Callable[[Plan], AuditReport],
 ) -> AuditReport:
-    r"""Run those of the exact, fit and sample layers that ``layers`` names, and merge the results.
+    r"""Run the layers (exact, fit or sample) named in ``layers``, and merge their reports.
 
-    ``sampled_with`` runs the sample layer for a plan.
+    The function ``sampled_with`` runs the sample layer for a plan.
     """
     drawing = [layer for layer in ("fit", "sample") if layer in layers]
     level = rational("alpha", plan.alpha)

@@ -253,7 +253,7 @@ def _weighed(drawn: DrawnRuns, alpha: Fraction) -> Weighed:
 def run_baselines(
     report: AuditReport, drawn: DrawnRuns, baselines: tuple[str, ...], *, figures: bool
 ) -> AuditReport:
-    r"""Add the bounds of other methods to a report and, if ``figures``, the data of its figures.
+    r"""Add the bounds of other methods and, if ``figures`` is true, figure data to a report.
 
     All are computed for the same pair, feature and claimed point as ``epsilon_lower``.
     """

@@ -204,7 +204,7 @@ class Oracle(ABC):
 
 @dataclass(frozen=True, slots=True)
 class LargestSum(Oracle):
-    r"""The oracle that maximises the sum of value + ``offset``; it is exact for linear rewards."""
+    r"""The oracle that maximises the sum of value + ``offset``."""
 
     decisions: Decisions
     offset: Exact = Exact(0)
@@ -225,7 +225,7 @@ class LargestSum(Oracle):
 
 @dataclass(frozen=True, slots=True)
 class Exhaustive(Oracle):
-    r"""An exact oracle for any reward, which searches all super arms; there must be few of them."""
+    r"""An exact oracle for any reward that searches all super arms, of which there must be few."""
 
     decisions: Decisions
     reward: Reward
@@ -291,7 +291,7 @@ class GreedyCoverage(Oracle):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failing(Oracle):
-    """The oracle ``of``, modified to fail with probability 1 - ``chance``, so that beta < 1.
+    """An oracle (``of``) modified to fail with probability 1 - ``chance``, so that beta < 1.
 
     If it fails, it chooses the super arm with the smallest sum of values.
     """

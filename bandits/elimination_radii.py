@@ -1,8 +1,8 @@
 r"""Confidence radii of released means, by which elimination algorithms decide which arms to drop.
 
 :class:`ExactRadius` (the default) is certified for the law of the actual noise in the sum.
-:class:`PaperRadius` is equation 2 of Chowdhury and Zhou (CZ, arXiv 2206.05772). :class:`DpSeRadius`
-is the radius of Sajed and Sheffet (2019). ``failure`` is always p, the failure probability of the
+:class:`PaperRadius` is equation 2 of Chowdhury and Zhou (arXiv 2206.05772). :class:`DpSeRadius` is
+the radius of Sajed and Sheffet (2019). ``failure`` is always p, the failure probability of the
 whole run: with probability at least 1 - p, all confidence intervals of all batches contain their
 means. A protocol has another parameter ``failure``, the probability that a sum mod m is decoded
 incorrectly, which determines the threshold tau.
@@ -360,7 +360,7 @@ class Radius(ABC):
     def gap(
         self, privatizer: Privatizer, pulls: Size, *, batch: int, active: int, failure: RationalLike
     ) -> float:
-        r"""Arms further than this below the best mean are dropped; by default twice the width."""
+        r"""The distance to the best mean at which arms are dropped, by default twice the width."""
         each = integer("pulls", pulls, at_least=1)
         return 2 * self.width(privatizer, each, batch=batch, active=active, failure=failure)
 

@@ -188,7 +188,7 @@ def draw_panels(path: Path, panels: Sequence[Panel], *, title: str, note: str = 
 
 
 def log_ticks(axis: Axis) -> None:
-    """Label the axis at 1, 2 and 5 times powers of ten, or at fewer of them on a long axis."""
+    """Label the axis at 1, 2 and 5 times powers of ten, or at fewer such numbers on a long axis."""
     from matplotlib.ticker import LogLocator
 
     axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=9))
@@ -234,7 +234,7 @@ def _line(
 
 
 def looks_of(names: Iterable[str]) -> dict[str, Look]:
-    r"""A distinct style for each name: that of its algorithm, unless another name has it."""
+    r"""A distinct style for each name: that of the algorithm, unless it is already taken."""
     found: dict[str, Look] = {}
     wanted = dict.fromkeys(names)
     for key in (_algorithm, _first_word):

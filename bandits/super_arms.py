@@ -30,7 +30,7 @@ _ONE_TREE: Final = 0.5
 
 
 class Decisions(ABC):
-    r"""The playable super arms: sets of at most ``most`` of the ``arms`` base arms."""
+    r"""The playable super arms: sets of at most K = ``most`` of the m = ``arms`` base arms."""
 
     __slots__ = ()
 

@@ -391,7 +391,7 @@ class Additive(Noise):
         return self._with(self.parameters[self.adds] * count)
 
     def share(self, parties: int) -> Self:
-        r"""The law of one of ``parties`` equal shares, whose sum has this law."""
+        r"""The law of one of k = ``parties`` independent shares whose sum has this law."""
         parties, whole = integer("parties", parties, at_least=1), self.parameters[self.adds]
         if isinstance(whole, Fraction):
             return self._with(whole / parties)
@@ -408,7 +408,7 @@ class Divisible(Protocol):
     r"""A noise law that can be divided into independent equal shares, one for each party."""
 
     def share(self, parties: int) -> Noise:
-        r"""The law of one of ``parties`` independent shares whose sum has this law.
+        r"""The law of one of k = ``parties`` independent shares whose sum has this law.
 
         Raises :class:`InvalidParameter` if there is no such law for this number of parties.
         """

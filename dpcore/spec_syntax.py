@@ -211,5 +211,5 @@ def parameter_meant(key: str, wanted: tuple[str, ...]) -> tuple[str, int]:
             return own, power
     near = get_close_matches(key, wanted, n=1)
     if not near:
-        raise InvalidParameter(key, wanted, f"none of these parameters is named {key!r}")
+        raise InvalidParameter("parameter", key, f"must be one of {', '.join(wanted)}")
     return near[0], 1

@@ -126,7 +126,7 @@ class ShuffledCurve(DescribedSample):
         return Enclosure(lower, upper)
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Enclose D_alpha between 0 and its value for one report without shuffling."""
+        r"""Enclose D_alpha between 0 and the D_alpha of one report without shuffling."""
         return Enclosure(Fraction(0), self.unsampled.enclose_renyi(order, bits).upper)
 
     def _both(self, found: Enclosure) -> Bound:
@@ -205,9 +205,9 @@ def mean_positive_part(
 ) -> End:
     r"""A bound on E[(W_1 + ... + W_n)+] for n = ``count`` independent copies of a variable W.
 
-    It is an upper bound if ``above``, else a lower bound. ``values`` lists each value of W with its
-    probability; the probabilities sum to 1. ``relative`` is the approximate relative width of the
-    contour integral.
+    It is an upper bound if ``above`` is true, else a lower bound. ``values`` lists each value of W
+    with its probability; the probabilities sum to 1. ``relative`` is the approximate relative width
+    of the contour integral.
 
     The contour integral encloses E[(1 - e^-L)+] for a total loss L. Let S be the sum, and apply it
     to L = k S for a small k > 0. Then

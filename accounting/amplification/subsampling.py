@@ -272,8 +272,8 @@ class PoissonSample(AmplifiedSample):
         r"""Whether some neighbouring datasets have exactly the output laws of :attr:`directions`.
 
         False for a :class:`RevealingPair`, and if the unsampled release has several worst shifts or
-        one that changes several coordinates. The sampled pair then comes from one pair that
-        dominates all shifts.
+        one that changes several coordinates. Then :attr:`directions` contains a sample from one
+        pair that dominates all shifts.
         """
         curve = self.curve
         if isinstance(curve, RealCurve):
@@ -284,10 +284,10 @@ class PoissonSample(AmplifiedSample):
         return False
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The pairs of :attr:`directions` for upper bounds, and attained pairs for lower bounds.
+        r"""The pairs of :attr:`directions`, and the pairs from which lower bounds are computed.
 
-        Unless :attr:`attained` is true, the pairs for lower bounds are those of single-coordinate
-        shifts.
+        If :attr:`attained` is true, both are the same. Otherwise the pairs of :attr:`directions`
+        give only upper bounds, and lower bounds follow from shifts of a single coordinate.
         """
         found = SampledRelease.dominating_pairs(self)
         if self.attained:
@@ -328,14 +328,14 @@ class FixedSizeSample(AmplifiedSample):
     def dominating_pairs(self) -> DominatingPairs:
         r"""The dominating pair for upper bounds, and pairs of a Poisson sample for lower bounds.
 
-        A query to which only one unit contributes attains the latter.
+        A query to which only one unit contributes attains the pairs of the Poisson sample.
         """
         poisson = replace(self.description, scheme=Poisson(rate=self.rate), relation=_ADDED)
         reached = PoissonSample(description=poisson).dominating_pairs().attained
         return replace(of_table(self.pair()), attained=reached)
 
     def pair(self) -> ConnectTheDotsPair:
-        r"""A pair that dominates one round for both orders of the datasets, so that it composes."""
+        r"""A pair that dominates one round for both orders of the datasets, so bounds compose."""
         curve, rate = self.curve, self.rate
         if isinstance(curve, RealCurve):
             base = above_table(curve.pair(), _DOTS)
@@ -428,7 +428,7 @@ def _candidates(curve: PrivacyCurve) -> tuple[Coordinates, ...]:
 
 
 class TruncatedSample(SampledRelease):
-    r"""A Poisson sample truncated to ``most`` units: all subsets of that size are equally likely.
+    r"""A Poisson sample that is reduced at random to m = ``most`` units if it is larger.
 
     ``examples`` is the size of the larger dataset if a unit is added or removed, and of both
     datasets if a unit is replaced. Consider one unit. If fewer than ``most`` other units are
@@ -458,7 +458,7 @@ class TruncatedSample(SampledRelease):
 
     @property
     def filled(self) -> Enclosure:
-        r"""The probability that at least ``most`` of the other units are sampled."""
+        r"""The probability that at least m = ``most`` units other than a given one are sampled."""
         return self._more_than(self.scheme.most - 1, self.scheme.examples - 1)
 
     @property

@@ -79,8 +79,8 @@ class NoiseFamily:
     def unknown(self, *, fine: bool, unit: int) -> Unknown:
         r"""The free parameter and the values that a search tries.
 
-        Adjacent values differ by 1/1000, or by 1/10^6 if ``fine``, in relative terms. An integer
-        parameter is a multiple of ``unit``.
+        Adjacent values differ by 1/1000, or by 1/10^6 if ``fine`` is true, in relative terms. An
+        integer parameter is a multiple of ``unit``.
         """
         power = 2 if self.free in ("scale", "sigma") else 1
         name = f"{self.free} of {self.law} noise"

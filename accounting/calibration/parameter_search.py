@@ -146,8 +146,8 @@ class Edge:
         r"""The value and the next riskier one as JSON.
 
         The arguments ``beyond`` and ``proven`` are the JSON keys of the properties with these
-        names. If ``pure``, delta is 0 and the bounds are on epsilon(0); otherwise they are on
-        delta(epsilon).
+        names. If ``pure`` is true, delta is 0 and the bounds are on epsilon(0); otherwise they are
+        on delta(epsilon).
         """
         more, quantity = None, "epsilon_at_zero" if pure else "delta_at_target"
         if self.beyond is not None and self.found_beyond is not None:
@@ -165,8 +165,9 @@ def decide(
 ) -> Bound:
     r"""Bound delta(``epsilon``) of ``total``, or epsilon(0) if ``delta`` is 0.
 
-    The bound is computed with increasing precision, given by ``digits``, until both of its ends lie
-    on the same side of ``delta``, or until more digits do not help.
+    The bound on delta(``epsilon``) is computed to a relative width of 10^-d for each d in
+    ``digits`` in turn. The search stops when both ends lie on the same side of ``delta``, or when
+    the bound is wider than requested, because more digits would not help then.
     """
     if delta == 0:
         return total.epsilon(0)

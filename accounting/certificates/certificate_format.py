@@ -95,7 +95,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    r"""A parsed certificate; ``plan`` is the resolution of the kernel that it states, or None.
+    r"""A parsed certificate; ``plan`` is the stated resolution of the kernel, or None.
 
     ``complaints`` lists missing assumptions and a wrong digest, as pairs (location, error).
     """
@@ -184,7 +184,7 @@ def mapping(where: str, value: object) -> Mapping[str, Any]:
 
 
 def items(where: str, value: object, least: int = 1, most: int = _MOST_ITEMS) -> list[Any]:
-    r"""Check that the value is a JSON array of ``least`` to ``most`` items."""
+    r"""Check that the value is a JSON array with a length from ``least`` to ``most``."""
     if not isinstance(value, list) or not least <= len(value) <= most:
         raise Malformed(where, f"must be a list of {least} to {most} items")
     return value
@@ -227,7 +227,7 @@ def read(document: object) -> Read:
         if needed is not None and top["scope"]["relation"] != needed:
             raise Malformed(f"parts[{i}].sampling", f"requires a scope with the relation {needed}")
     if len({part.members for part in parts if part.sampling}) > 1:
-        raise Malformed("parts", "must have the same group size in all sampled parts")
+        raise Malformed("parts", "must not sample groups of different sizes")
     claims = [
         _claim(f"claims[{i}]", mapping(f"claims[{i}]", item), wide=plan is not None)
         for i, item in enumerate(items("claims", top["claims"]))

@@ -227,7 +227,8 @@ def _finding(found: Read, claim: Claim, allowance: Allowance, *, estimates: bool
             except Refused as other:
                 raise Refused(f"{error}; {other}") from None
             except (ArithmeticError, ValueError):
-                raise Refused(f"{error}; its numbers are too extreme for an estimate") from None
+                extreme = "the numbers of the certificate are too extreme for an estimate"
+                raise Refused(f"{error}; {extreme}") from None
             basis = ESTIMATE
         status = Status.HOLDS if holds else Status.FAILS
     except OutOfTime as error:
@@ -236,7 +237,6 @@ def _finding(found: Read, claim: Claim, allowance: Allowance, *, estimates: bool
         status, reason = Status.UNCHECKED, str(error)
     except (ArithmeticError, ValueError) as error:
         status = Status.UNCHECKED
-        reason = (
-            f"its numbers are too extreme for the kernel ({str(error) or type(error).__name__})"
-        )
+        detail = str(error) or type(error).__name__
+        reason = f"the numbers of the certificate are too extreme for the kernel ({detail})"
     return Finding(where="", status=status, reason=reason, basis=basis)

@@ -30,7 +30,7 @@ _DIGITS: Final = 9
 
 
 def of_least(what: str, least: Edge | None) -> list[Fact]:
-    r"""Labelled lines for the least noise, if a search found it, and the next smaller noise."""
+    r"""Labelled lines for the least noise that a search found, and the next smaller noise."""
     if least is None:
         return []
     words = f"the least {what} is" if least.proven else f"this {what} suffices:"

@@ -130,13 +130,15 @@ def delta_command(
 def curve(
     releases: Releases,
     *,
-    least: str = option("DELTA", "The smallest delta.", "--least-delta", default="1e-12"),
+    least: str = option(
+        "DELTA", "The smallest delta of the curve.", "--least-delta", default="1e-12"
+    ),
     points: str = option("N", "The number of points of the curve.", default="61"),
     relative: Relative = "1e-6",
     plot: Path | None = option("FILE", "Draw the curve to a file: .svg, .png or .pdf."),
     as_json: AsJson = False,
 ) -> None:
-    r"""Compute the privacy curve: epsilon for deltas from 1/2 down, as a table, JSON or plot.
+    r"""Compute the privacy curve: epsilon at deltas from 1/2 down to the smallest delta.
 
     Example: dpcore budget curve --noise discrete-gaussian:sigma_squared=400 --rounds 100
     """

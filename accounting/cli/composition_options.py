@@ -1,4 +1,4 @@
-r"""Options that several commands share, and lists of releases that they describe."""
+r"""Options that several commands share, and the lists of releases that the options describe."""
 
 from __future__ import annotations
 
@@ -215,12 +215,12 @@ _MOST_NAMES: Final = 1 << 28  # the largest size of a file of keys or users, in 
 
 
 def whole(argument: str, text: str, at_least: int = 0) -> int:
-    r"""Parse an integer, written as 1000 or 1e3."""
+    r"""Parse an integer such as 1000 or 1e3, from ``at_least`` to 2^62."""
     return whole_number(argument, text, at_least=at_least, at_most=_MOST)
 
 
 def counts(argument: str, text: str) -> list[int]:
-    r"""Parse integers >= 1, e.g. the lists ``1,2,3,...,10`` and ``1,2,4,...,64``."""
+    r"""Parse a list of integers >= 1, such as ``1,5``, ``1,2,3,...,10`` or ``1,2,4,...,64``."""
     found: list[int] = []
     dots = False
     for part in (piece.strip() for piece in text.split(",")):

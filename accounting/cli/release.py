@@ -42,12 +42,13 @@ _FILE: Final = "The table: a .csv or .parquet file."
 release = command_group(
     "release",
     help=(
-        "Release a count, sum, mean, histogram, quantile or top keys of a CSV or Parquet file.\n\n"
+        "Release a count, sum, mean, histogram, quantile or the top keys of a CSV or Parquet "
+        "file.\n\n"
         "The sensitivity to one user follows from --rows-per-user and --relation. With "
         "--ledger the users are charged, and the released value is stored: a second call with the "
         "same --batch returns it and costs nothing.\n\n"
-        "Exit code: 0 done; 1 a user has too little budget, and nothing was read or charged; 2 an "
-        "invalid option or table; 3 the ledger is damaged."
+        "Exit code: 0 done; 1 a user has too little budget, and nobody was charged; 2 an invalid "
+        "option or table; 3 the ledger is damaged."
     ),
     no_args_is_help=True,
 )

@@ -96,7 +96,7 @@ class RunOptions:
     group: Group = "1"
 
     def run(self) -> TrainingRun:
-        r"""The training run; its noise multiplier is 1 if the command solves for it."""
+        r"""The training run, with noise multiplier 1 if the command solves for the multiplier."""
         exactly_one("--noise-multiplier", self.noise_multiplier, "--epsilon", self.epsilon)
         exactly_one("--epochs", self.epochs, "--rounds", self.rounds)
         with named(*_PARAMETERS):
@@ -294,7 +294,7 @@ class Training:
 
 
 def over_epochs(run: TrainingRun, delta: Fraction) -> Training:
-    r"""Epsilon after each tenth of a run, and for Poisson batches the values of dp-accounting."""
+    r"""Bound epsilon after each tenth of a run; for Poisson batches, also with dp-accounting."""
     from accounting.interop.from_dp_accounting import library
 
     counts = sorted({max(run.rounds * i // _TENTHS, 1) for i in range(1, _TENTHS + 1)})
@@ -321,7 +321,7 @@ def over_epochs(run: TrainingRun, delta: Fraction) -> Training:
 
 
 def draw_epochs(path: Path, lines: Sequence[Training], *, title: str) -> None:
-    r"""Plot epsilon against epochs, as proven bounds; other tools are dashed lines."""
+    r"""Plot proven bounds on epsilon against epochs, and the values of other tools."""
     if not any(bound.upper < math.inf for line in lines for _, bound in line.points):
         reason = "there is nothing to plot, because every epsilon is infinite"
         raise InvalidParameter("--plot", str(path), reason)

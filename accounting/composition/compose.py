@@ -147,7 +147,7 @@ class Composition(Guarantee):
         )
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""The Renyi divergence at ``order`` > 1, which is the sum over all rounds."""
+        r"""The Renyi divergence at ``order`` > 1: the sum of the divergences of all rounds."""
         at = order_above_one(order)
         found = [(renyi_of(source, at, relative), rounds) for source, rounds in self.parts]
         theorem = "Renyi divergences add (Mironov 2017, Proposition 1)"
@@ -328,7 +328,8 @@ def _response(epsilon: Fraction) -> Laws:
 def compose(*parts: Source | tuple[Source, int]) -> Composition:
     r"""Compose guarantees: each of ``parts`` is a guarantee, or a pair (guarantee, rounds).
 
-    A mechanism, a local report or a description stands for its derived guarantee.
+    A mechanism, a local report or the description of a release (:mod:`accounting.descriptions`) is
+    replaced by the guarantee that :func:`accounting.derive_guarantee.guarantee` derives from it.
 
     >>> compose(Pure(1), (Pure("1/2"), 3)).pure()
     Bound([2.5, 2.5], 'contour')
@@ -336,9 +337,9 @@ def compose(*parts: Source | tuple[Source, int]) -> Composition:
     >>> compose((Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1), 5)).pure()
     Bound([0.5, 0.5], 'contour')
 
-    Raises :class:`InvalidParameter` if ``parts`` is empty, if rounds are below 1, if a part is not
-    a guarantee, or if scopes differ between parts; raises :class:`NotDerived` if a guarantee cannot
-    be composed.
+    Raises :class:`InvalidParameter` if ``parts`` is empty, if a number of rounds is below 1, if an
+    element of ``parts`` is none of these objects, or if their scopes differ. Raises
+    :class:`NotDerived` if a guarantee cannot be composed.
     """
     read = [each for part in parts for each in _read(part)]
     if not read:

@@ -48,7 +48,7 @@ _PARTS: Final = tuple(map(Fraction, ("0", "1/1000", "1/10", "1/2", "9/10", "1"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    r"""A composition theorem with its bound on epsilon, or the reason why it does not apply."""
+    r"""A composition theorem with a bound on epsilon, or the reason why it does not apply."""
 
     method: str
     bound: Bound | None

@@ -35,7 +35,7 @@ class RealNoise(metaclass=LawType):
 
     @property
     def assumption(self) -> str:
-        r"""The assumption that code which adds this noise in floating point follows its law."""
+        r"""The assumption that floating-point code draws this noise exactly from the law."""
         law = ",".join(f"{key}={value}" for key, value in self.parameters.items())
         return (
             f"the noise is exactly {self.name}:{law}, which floating-point code only approximates; "

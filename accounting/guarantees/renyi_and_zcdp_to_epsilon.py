@@ -65,7 +65,7 @@ def delta_from_renyi(renyi: Renyi, epsilon: RationalLike) -> Bound:
 
 
 def epsilon_at_order(divergence: End, order: Fraction, delta: Fraction) -> End:
-    r"""The epsilon at ``delta`` that D_alpha <= ``divergence`` implies at one order, rounded up."""
+    r"""An upper bound on epsilon(``delta``) if D_alpha <= ``divergence`` at alpha = ``order``."""
     if divergence == 0 or delta == 1:
         return Fraction(0)
     if delta == 0 or not isinstance(divergence, Fraction):
@@ -76,7 +76,7 @@ def epsilon_at_order(divergence: End, order: Fraction, delta: Fraction) -> End:
 
 
 def delta_at_order(divergence: End, order: Fraction, epsilon: Fraction) -> Fraction:
-    r"""The delta at ``epsilon`` that D_alpha <= ``divergence`` implies at one order, rounded up."""
+    r"""An upper bound on delta(``epsilon``) if D_alpha <= ``divergence`` at alpha = ``order``."""
     return _exponential(_log_delta(divergence, order, epsilon))
 
 
@@ -100,7 +100,7 @@ def rounded_up(value: Fraction) -> Fraction: ...
 @overload
 def rounded_up(value: End) -> End: ...
 def rounded_up(value: End) -> End:
-    r"""The value rounded up to 66 bits, which changes it by at most 2^-65 in relative terms."""
+    r"""The value rounded up to 66 bits, with a relative error of at most 2^-65."""
     if not isinstance(value, Fraction) or value == 0:
         return value
     shift = value.denominator.bit_length() - value.numerator.bit_length() + _KEPT
@@ -185,7 +185,7 @@ def response_epsilon(epsilon: Fraction, hidden: Fraction, delta: Fraction) -> Fr
 
 
 def response_delta(epsilon: Fraction, hidden: Fraction, at: Fraction) -> Fraction:
-    r"""The least delta at epsilon ``at`` that (``epsilon``, ``hidden``)-DP implies, rounded up."""
+    r"""The delta, rounded up, that (``epsilon``, ``hidden``)-DP implies for epsilon = ``at``."""
     if at >= epsilon:
         return hidden
     with precision(_BITS):
@@ -206,7 +206,7 @@ def bounded_range_epsilon(length: Fraction, delta: Fraction) -> Fraction:
 
 
 def bounded_range_delta(length: Fraction, at: Fraction) -> Fraction:
-    r"""The least delta at epsilon ``at`` of a selection whose losses have a range of ``length``."""
+    r"""The delta for epsilon = ``at`` of a selection whose losses have a range of ``length``."""
     if at >= length:
         return Fraction(0)
     with precision(_BITS):

@@ -30,7 +30,7 @@ _SUMMED: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneSidedPair(ShiftedPair):
-    r"""The pair (-X, -X - d) if ``mirrored``, otherwise (X, X - d), for log-concave noise X >= 0.
+    r"""The pair (X, X - d) for log-concave noise X >= 0, or (-X, -X - d) if ``mirrored`` is true.
 
     d is ``shift``, and p is the mass function of X.
     """
@@ -54,11 +54,11 @@ class OneSidedPair(ShiftedPair):
 
     @abstractmethod
     def odds(self, k: int) -> Fraction | None:
-        r"""The ratio p(k)/p(k+d) as an exact fraction, or None if it may be irrational."""
+        r"""The ratio p(k)/p(k+d) as an exact fraction, or None if the ratio may be irrational."""
 
     @abstractmethod
     def crossing(self, level: float) -> float:
-        r"""The approximate k where ``log_odds`` is ``level``; raises ArithmeticError if none is."""
+        r"""The approximate k where ``log_odds`` is ``level``; ArithmeticError if there is none."""
 
     # -- the pair -----------------------------------------------------------------------------
 

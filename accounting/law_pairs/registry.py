@@ -180,7 +180,7 @@ def shifts_of(noise: Noise, sensitivity: Sensitivity) -> tuple[Shift, ...]:
 def directions(pairs: Coordinates) -> tuple[Coordinates, ...]:
     r"""All choices of a direction, increase or decrease, for each coordinate of ``pairs``.
 
-    Equal coordinates are exchangeable, so only the number that decrease matters. Raises
+    Equal coordinates are exchangeable, so only the number of decreases matters. Raises
     :class:`NotDerived` if there are more than 64 choices.
     """
     both = [(pair, pair.mirror(), count) for pair, count in pairs]
@@ -197,10 +197,10 @@ def directions(pairs: Coordinates) -> tuple[Coordinates, ...]:
 def signed(
     both: Sequence[tuple[_Law, _Law, int]], downs: Sequence[int]
 ) -> tuple[tuple[_Law, int], ...]:
-    r"""The pairs of all coordinates, with their counts, if some coordinates decrease.
+    r"""The pairs of all coordinates, with counts, if ``downs[i]`` coordinates of group i decrease.
 
-    Each element of ``both`` describes a group of equal coordinates: the pair of an increase, the
-    pair of a decrease, and the number of coordinates. ``downs[i]`` coordinates of group i decrease.
+    A group consists of equal coordinates. ``both[i]`` contains the pair for an increase of a
+    coordinate of group i, the pair for a decrease, and the number of coordinates of the group.
     """
     parts = (
         part
@@ -212,7 +212,7 @@ def signed(
 
 @lru_cache(maxsize=256)
 def candidates(noise: Noise, sensitivity: Sensitivity) -> tuple[Coordinates, ...]:
-    r"""The products of pairs that may be the worst case; at each epsilon, one of them is.
+    r"""The products of pairs among which there is a worst case at every epsilon.
 
     A product has one pair for each changed coordinate. For an asymmetric law, it is one choice of
     the direction of each change. Raises the errors of :func:`coordinates_of` and

@@ -316,7 +316,7 @@ class PolyaDifferenceBelowOne(_Difference):
 
     @property
     def tail_loss(self) -> Fraction:
-        r"""The limit d/s of the loss at m for large m; it is below the loss at every m >= 0."""
+        r"""The limit d/s of the loss at m for large m, which is below the loss at every m >= 0."""
         return self.shift / self.noise.scale
 
     def largest_loss(self) -> Enclosure:

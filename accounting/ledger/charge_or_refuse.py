@@ -79,7 +79,7 @@ class Head(NamedTuple):
 
 
 class Entry(NamedTuple):
-    r"""A charge with its digest, and the names of the users charged and of those left out."""
+    r"""A charge with its digest, and the names of the charged and of the left-out users."""
 
     charge: Charge
     digest: str
@@ -127,7 +127,7 @@ class Book:
 
     @classmethod
     def stored(cls, connection: Connection, *, at_home: bool = True) -> Self:
-        r"""Read the ledger in the database; if ``at_home``, refuse a moved or copied file."""
+        r"""Read the ledger in the database; if ``at_home`` is true, refuse a moved file or copy."""
         row = connection.exec_driver_sql("SELECT * FROM ledger").mappings().one()
         if row.get("format") != FORMAT or not isinstance(row.get("identity"), str):
             raise LedgerDamaged("ledger", f"must have format {FORMAT}")
@@ -258,7 +258,7 @@ class Book:
         return found, frozenset(damaged)
 
     def account(self, connection: Connection, head: Head, user: str) -> Account:
-        r"""The account of one user; raises :class:`LedgerDamaged` if its row was edited."""
+        r"""The account of one user; raises :class:`LedgerDamaged` if its data were edited."""
         accounts, damaged = self.accounts(connection, head, (user,))
         if damaged:
             raise self.mismatch(user)

@@ -125,7 +125,7 @@ class CheckedRequest:
         )
 
     def to_json(self) -> dict[str, Any]:
-        r"""All fields except ``draw``, since no other process may call it."""
+        r"""All fields except ``draw``, a function that no other process may call."""
         kept, costs = self.price, [*map(write_rational, self.price.costs)]
         price = {"amounts": kept.amounts, "assumptions": kept.assumptions, "costs": costs}
         data = {"batch": self.batch, "names": self.names, "price": price, "record": self.record}

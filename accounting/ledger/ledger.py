@@ -168,7 +168,7 @@ class Ledger:
 
     @property
     def budget(self) -> Word:
-        r"""The guarantee to each user for all releases together, or for those of one period."""
+        r"""The guarantee to each user for all releases, or for all releases of one period."""
         return self._book.filter.budget
 
     @property

@@ -183,7 +183,7 @@ _OPEN_AT_FORK: Final = _OpenAtFork()
 
 
 class FileConnection(sqlite3.Connection):
-    r"""An SQLite connection in a registry, so that it is closed before a fork if it is idle."""
+    r"""A registered SQLite connection: an idle connection is closed before every fork."""
 
     def __init__(self, database: str, *given: object, **named: object) -> None:
         super().__init__(database, *given, **named)  # type: ignore[arg-type]  # passed through
@@ -200,7 +200,7 @@ class FileConnection(sqlite3.Connection):
 
 
 def closed_before_forks(engine: Engine) -> Engine:
-    r"""Register ``engine``, so that its idle connections are closed before every fork."""
+    r"""Register ``engine``, so that idle connections of the engine are closed before a fork."""
     with _GATE:
         _ENGINES.add(engine)
     return engine

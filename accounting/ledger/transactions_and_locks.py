@@ -149,7 +149,7 @@ class Store:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        r"""A context with a read transaction, which sees the ledger as at its first statement."""
+        r"""A context with a read transaction: all reads see the ledger as at the first read."""
         with self._transaction(reads=True) as connection:
             yield connection
 
@@ -190,7 +190,7 @@ class Store:
                     sqlite_file.bring_to_disk(path, how)
 
     def waited(self) -> LedgerUnavailable:
-        r"""The error for a charge that timed out; it names the process that blocks it."""
+        r"""The error for a charge that timed out, with the process that blocks the ledger."""
         who, end = _writing_process(self._path) if self.is_file else _writing_session(self._engine)
         reason = f"waited {_PATIENCE:g} s for {who}: {end}; then charge again: no batch is charged"
         return LedgerUnavailable(self.where, f"{reason} twice")

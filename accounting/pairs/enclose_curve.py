@@ -7,10 +7,10 @@ below the line l through its values at a and b. This gives the upper bound
 
     D_alpha/alpha <= l(alpha)/(alpha (alpha - 1)) = |l(0)|/alpha - |l(1)|/(alpha - 1).
 
-It has one maximum, (sqrt|l(0)| - sqrt|l(1)|)^2, at alpha = r/(r - 1) with r = sqrt(l(0)/l(1)). For
-orders below the smallest evaluated order b, the upper bound is D_b. For orders above the largest
-evaluated order c, it is D_oo/c, where D_oo is the largest loss, or a bound for the noise law.
-Proofs: docs/proofs/curve.md.
+The right side has one maximum, (sqrt|l(0)| - sqrt|l(1)|)^2, at alpha = r/(r - 1) with r =
+sqrt(l(0)/l(1)). For orders below the smallest evaluated order s, the upper bound is D_s. For orders
+above the largest evaluated order t, the upper bound is D_oo/t, where D_oo is the largest loss; some
+noise laws have another bound, for example because D_oo is infinite. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def largest(found: Iterable[Enclosure]) -> Enclosure:
 
 
 def within(found: Enclosure, least: End, most: End) -> Enclosure:
-    r"""The part of ``found`` between ``least`` and ``most``, which are bounds on the true value."""
+    r"""Narrow the enclosure ``found`` by the bounds ``least`` and ``most`` on the true value."""
     return Enclosure(max(found.lower, least), min(found.upper, most))
 
 
@@ -162,7 +162,7 @@ def _bracketed(
 
 
 def moved(end: arb, towards: arb, certain: Callable[[arb], object], times: int) -> arb:
-    r"""Bisect from ``end`` to ``towards``, and return the last point where ``certain`` holds."""
+    r"""Bisect between two points, and return the last point where ``certain`` holds."""
     for _ in range(times):
         middle = ((end + towards) / 2).mid()
         end, towards = (middle, towards) if certain(middle) else (end, middle)
@@ -237,7 +237,7 @@ def supremum_over_orders(
         low = 1 + tolerance / 4
         at_low = as_ball(divergence(low))
         best = max(known, _lower(at_low / ball(low)))
-        # For orders close to 1, D_alpha/alpha <= D_b.
+        # For orders below `low`, D_alpha/alpha <= D_low.
         ceiling = _upper(at_low)
         heap: list[_Interval] = []
         while (rest := Enclosure.of(as_ball(beyond(low))).upper) > best * (1 + tolerance):

@@ -111,9 +111,10 @@ class Pair(ABC):
         return None
 
     def losses_beyond(self, m: int, *, right: bool) -> tuple[arb, arb]:
-        r"""Lower and upper bounds on L on {m, m+1, ...} if ``right``, otherwise on {..., m-1, m}.
+        r"""Lower and upper bounds on L on one side of m, including m.
 
-        The default implementation is for an increasing L.
+        The side is {m, m+1, ...} if ``right`` is true, else {..., m-1, m}. The default
+        implementation is for an increasing L.
         """
         here = as_ball(self.loss(m))
         largest, least = largest_known(self).upper, largest_known(self.mirror()).upper
@@ -354,7 +355,7 @@ class RayPair(ClosedPair):
         return self.loss(self.bottom())
 
     def bottom(self) -> int:
-        r"""The first m with a positive loss, or an m before it if the precision is low."""
+        r"""The first m with a positive loss; at a low precision, possibly a smaller m."""
         # Two different laws have a positive loss somewhere, so the cell exists.
         return (self.ray(Fraction(0)) or (0, 0))[0]
 

@@ -69,11 +69,11 @@ _STRIDE: Final = 4
 class Side:
     r"""The direction of a bound, and the order of the two neighbouring datasets.
 
-    The bound is an upper bound if ``above``, else a lower bound. It bounds the loss of (P, Q) if
-    ``present``, else that of (Q, P), where only P contains the example. With R = dP/dQ,
-    x = e^epsilon and the mean E under Q, delta(epsilon) is E[(R - x)+] for (P, Q) and E[(1 - xR)+]
-    for (Q, P). So an upper bound rounds the ratios R up in the first case and down in the second,
-    and rounds masses up in both.
+    The bound is an upper bound if ``above`` is true, else a lower bound. It bounds the loss of (P,
+    Q) if ``present`` is true, else that of (Q, P), where only P contains the example. With R =
+    dP/dQ, x = e^epsilon and the mean E under Q, delta(epsilon) is E[(R - x)+] for (P, Q) and E[(1 -
+    xR)+] for (Q, P). So an upper bound rounds the ratios R up in the first case and down in the
+    second, and rounds masses up in both.
     """
 
     above: bool

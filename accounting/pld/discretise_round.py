@@ -104,7 +104,7 @@ class Approximate(Columns):
         return self.value - self.error - np.abs(self.value) * 2 * _UNIT
 
     def over(self, other: Approximate) -> Approximate:
-        r"""The numbers divided by ``other`` >= 0, with infinity wherever ``other`` may be 0."""
+        r"""Divide by the numbers ``other`` >= 0; a quotient is infinite if its divisor may be 0."""
         least = other.value - other.error
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             value = self.value / other.value
@@ -122,7 +122,7 @@ class Ratios(Columns):
     ratio: Approximate
 
     def put(self, places: Integers, them: Ratios) -> None:
-        r"""Overwrite the entries at the indices ``places`` with ``them``."""
+        r"""Overwrite the ratios at the indices ``places`` with the ratios ``them``."""
         for mine, theirs in ((self.excess, them.excess), (self.ratio, them.ratio)):
             mine.value[places], mine.error[places] = theirs.value, theirs.error
 
@@ -169,11 +169,11 @@ class Ratios(Columns):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Cells(Columns):
-    r"""The cells of a round (P, Q), in increasing order of dP/dQ.
+    r"""The cells into which the outputs of a round (P, Q) are divided, ordered by dP/dQ.
 
-    On each cell dP/dQ lies between ``low`` and ``high``. ``p`` and ``q`` are the P- and Q-masses of
-    the cells. ``moved`` is the difference p - q, which may be known more precisely than ``p`` and
-    ``q`` themselves.
+    The order is increasing. ``p`` and ``q`` are the P-masses and Q-masses of the cells. ``moved``
+    is the difference p - q, which may be known more precisely than ``p`` and ``q``. On each cell
+    dP/dQ lies between ``low`` and ``high``.
     """
 
     p: Approximate
@@ -186,7 +186,7 @@ class Cells(Columns):
     def rising(
         cls, *, p: Approximate, q: Approximate, moved: Approximate, low: Ratios, high: Ratios
     ) -> Cells:
-        r"""Cells in increasing order of dP/dQ; a decreasing order of the arguments is reversed."""
+        r"""Build the cells from arguments that are in increasing or decreasing order of dP/dQ."""
         if low.excess.value[0] <= high.excess.value[-1]:
             return cls(p=p, q=q, moved=moved, low=low, high=high)
         return cls(p=p, q=q, moved=moved, low=high, high=low)[::-1]
@@ -194,9 +194,9 @@ class Cells(Columns):
     def atoms_above(self) -> tuple[Floats, Floats, float]:
         r"""The atoms of the upper law of the module docstring: losses, masses, mass at infinity.
 
-        All three are upper bounds. For a cell with masses p and q and end losses lo <= hi, let h be
-        the P-mass at hi, and l the P-mass at lo. Then p = h + l and q = h e^-hi + l e^-lo. With
-        w_lo = e^lo - 1 and w_hi = e^hi - 1,
+        The atoms give upper bounds on the divergences. For a cell with masses p and q and end
+        losses lo <= hi, let h be the P-mass at hi, and l the P-mass at lo. Then p = h + l and q = h
+        e^-hi + l e^-lo. With w_lo = e^lo - 1 and w_hi = e^hi - 1,
 
             h = (p - q - w_lo q)/(1 - e^(lo - hi)),    1 - e^(lo - hi) = (w_hi - w_lo)/(1 + w_hi).
 
@@ -248,7 +248,7 @@ class Cells(Columns):
     def sampled(self, rate: Fraction, *, present: bool) -> Cells:
         r"""The cells after Poisson sampling at ``rate`` r.
 
-        The sampled pair is ((1-r) Q + r P, Q) if ``present``, otherwise (P, (1-r) P + r Q).
+        The sampled pair is ((1-r) Q + r P, Q) if ``present`` is true, otherwise (P, (1-r) P + r Q).
         """
         r, rest = float(rate), float(1 - rate)
         if not r > _LEAST_RATE:
@@ -342,7 +342,7 @@ class LossTable(ABC):
         return self
 
     def infinite(self, *, above: bool) -> float:
-        r"""A bound on the P-mass of infinite losses, from above if ``above``, else from below."""
+        r"""An upper bound on the P-mass of infinite losses or, without ``above``, a lower bound."""
         return _infinite(self, above)
 
     @abstractmethod
@@ -430,8 +430,8 @@ class Sampled(LossTable):
     r"""A round with Poisson sampling: the sample contains one unit with probability ``rate``.
 
     The sample is secret. ``base`` is the pair (P, Q) without sampling, where P is the law with the
-    unit and Q the law without. The sampled pair is ((1 - rate) Q + rate P, Q) if ``present``,
-    otherwise (P, (1 - rate) P + rate Q).
+    unit and Q the law without. The sampled pair is ((1 - rate) Q + rate P, Q) if ``present`` is
+    true, otherwise (P, (1 - rate) P + rate Q).
     """
 
     base: LossTable

@@ -105,9 +105,9 @@ class Listing:
     def without(self, least: float, *, above: bool, ends: bool = False) -> Listing:
         r"""The distribution without its atoms of mass below ``least``.
 
-        If ``ends``, such atoms are removed only below the first and above the last atom of larger
-        mass. If ``above``, this listing is an upper bound, and the removed mass is moved to
-        infinity.
+        If ``ends`` is true, such atoms are removed only below the first and above the last atom of
+        larger mass. If ``above`` is true, this listing is an upper bound, and the removed mass is
+        moved to infinity.
         """
         kept = self.masses >= least
         if kept.all() or not kept.any():
@@ -122,8 +122,9 @@ class Listing:
     def plus(self, other: Listing, *, above: bool) -> Listing:
         r"""The distribution of the sum of two independent losses.
 
-        Losses and masses are rounded up if ``above``, else down. Sums that differ only by rounding
-        errors become one atom, at the largest of these sums if ``above``, else at the smallest.
+        Losses and masses are rounded up if ``above`` is true, else down. Sums that differ only by
+        rounding errors become one atom, at the largest of these sums if ``above`` is true, else at
+        the smallest.
         """
         sign = 1 if above else -1
         losses = np.nextafter(np.add.outer(self.losses, other.losses).ravel(), sign * np.inf)
@@ -163,11 +164,11 @@ class Listing:
         return max(hidden * (1 + sign * 8 * _UNIT), 0.0)
 
     def coarser(self, most: int, *, above: bool) -> Listing:
-        r"""A bound on this distribution that keeps about ``most`` of its losses as grid points.
+        r"""A bound on this distribution with about n = ``most`` of the losses as grid points.
 
-        If ``above``, the result is an upper bound: each atom is split between the two adjacent grid
-        points, so that its P-mass and its Q-mass are preserved. Otherwise it is a lower bound: all
-        atoms from one grid point up to the next are merged into one outcome.
+        If ``above`` is true, the result is an upper bound: each atom is split between the two
+        adjacent grid points, so that its P-mass and its Q-mass are preserved. Otherwise it is a
+        lower bound: all atoms from one grid point up to the next are merged into one outcome.
         """
         if len(self.losses) <= most:
             return self
@@ -243,7 +244,7 @@ class Listing:
 
 
 def thinned(losses: Floats, masses: Floats, most: int) -> Integers:
-    r"""The indices of about ``most`` of the increasing ``losses``, including both ends.
+    r"""Choose about n = ``most`` of the increasing ``losses``, with both ends; return indices.
 
     Half of the indices have a density proportional to (mass per loss)^(1/3), which adds the least
     variance. Here a mass m at the loss l counts as m (1 + e^l). A quarter is spread evenly over the

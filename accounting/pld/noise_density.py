@@ -107,7 +107,7 @@ class Density(ABC):
 
     @abstractmethod
     def slope(self, x: Floats) -> Floats:
-        r"""An upper bound on |t'(x)|, more than 1 + 2^-40 times its value."""
+        r"""An upper bound on (1 + 2^-40) |t'(x)|."""
 
     @abstractmethod
     def step(self, j: int, x: Floats) -> Floats:
@@ -115,7 +115,7 @@ class Density(ABC):
 
     @abstractmethod
     def step_at(self, j: int, *, right: bool) -> float:
-        r"""The limit of :meth:`step` as x tends to +infinity if ``right``, else to -infinity."""
+        r"""The limit of :meth:`step` at +infinity if ``right`` is true, else at -infinity."""
 
     @abstractmethod
     def grown(self, x: arb, j: int) -> arb:
@@ -316,7 +316,10 @@ class IntegerNormalDensity(NormalDensity):
 def _grid(size: float) -> float:
     # The step of the grid for edges up to this size: they have 35 bits, so that sums are exact.
     if size > _FARTHEST:
-        raise PrecisionExhausted("the noise is too large relative to its shift: use less noise")
+        raise PrecisionExhausted(
+            "a numerical limit was reached: the noise extends beyond 2^40 times its shift; "
+            "use less noise"
+        )
     return math.ldexp(1.0, math.frexp(size)[1] - _GRID_BITS)
 
 

@@ -43,11 +43,11 @@ _UP: Final = 1 + 2.0**-50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TabledLoss(LossPart):
-    r"""The discretised loss of a round that is a random mixture; its output reveals the component.
+    r"""The discretised loss of a round that is a random mixture with a revealed component.
 
     ``kinds`` lists the components as pairs (probability, round divided into cells). The
-    discretisation is pessimistic, for upper bounds, if ``above``; otherwise it is optimistic, for
-    lower bounds.
+    discretisation is pessimistic, for upper bounds, if ``above`` is true; otherwise it is
+    optimistic, for lower bounds.
 
     >>> from accounting.pld.noise_density import NormalDensity
     >>> from accounting.pld.real_cells import RealPair
@@ -144,7 +144,7 @@ class AllAtoms(LossPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedLoss(AllAtoms):
-    r"""A loss that ``listing`` bounds: from above if ``above``, else from below."""
+    r"""A loss that ``listing`` bounds: from above if ``above`` is true, else from below."""
 
     listing: Listing
     above: bool

@@ -80,7 +80,7 @@ class _Aim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContourIntegral:
-    r"""The total loss L of a composition: for each pair in ``parts``, k independent losses.
+    r"""The total loss L of a composition: a sum of independent losses, k for each pair.
 
     ``parts`` lists the pairs (loss, k). The delta at epsilon is
     P(L = oo) + E[(1 - e^(epsilon - L))+; L < oo]. The methods take the requested ``relative``
@@ -93,7 +93,7 @@ class ContourIntegral:
     - if delta is so small that epsilon is close to the sum of the largest losses; this sum is then
       the upper bound.
 
-    If not ``patient``, a result is not refined when :meth:`misplaced` holds for it.
+    If ``patient`` is false, a result is not refined when :meth:`misplaced` holds for it.
 
     >>> from accounting.pld_composition.gaussian_factor import GaussianPart
     >>> loss = GaussianPart(variance=Fraction(400), shift=1)

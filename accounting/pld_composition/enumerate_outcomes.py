@@ -195,7 +195,7 @@ def _delta_of(total: Listing, epsilon: Fraction) -> Enclosure:
 
 
 def epsilon_of(total: Listing, delta: Fraction) -> Enclosure:
-    r"""An enclosure of the epsilon at ``delta`` > 0 of a discrete distribution of the loss."""
+    r"""Enclose the epsilon at ``delta`` > 0, if the privacy loss has the distribution ``total``."""
     if total.delta(Fraction(0))[1] <= delta:
         return Enclosure.exactly(0)
     low, high = (_crossing(total, delta, end)[end] for end in (0, 1))

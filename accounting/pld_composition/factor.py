@@ -57,7 +57,7 @@ class LossPart(ABC):
         r"""The discretised distribution of L, or None if it has too many atoms.
 
         Atoms of mass below ``least`` may be treated as infinite losses. A discretisation that could
-        be refined is returned only if ``coarse``.
+        be refined is returned only if ``coarse`` is true.
         """
         del least, coarse
         return None
@@ -65,9 +65,9 @@ class LossPart(ABC):
     @property
     @abstractmethod
     def hidden(self) -> arb:
-        r"""The mass P(L = oo), as an enclosure if L is exact.
+        r"""An enclosure of the mass P(L = oo) if L is exact.
 
-        Otherwise it is a bound in the direction of the discretisation.
+        If L is discretised, a bound on P(L = oo) from above or from below, like L itself.
         """
 
     @property
@@ -82,7 +82,7 @@ class LossPart(ABC):
 
     @abstractmethod
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        r"""Approximate cumulants K, K' and K'' at ``tilt``, K = log M; they only affect speed."""
+        r"""Approximations of K = log M, K' and K'' at ``tilt``, which only affect speed."""
 
     @abstractmethod
     def factor(
@@ -90,8 +90,9 @@ class LossPart(ABC):
     ) -> Factor:
         r"""The factor of the contour integral at ``tilt`` > 0.
 
-        Discretisation may add about ``variance`` to the variance of the loss. It is finest at the
-        losses of ``focus``, by default those that matter at this tilt.
+        Discretisation may increase the variance of the loss by about ``variance``. The cells are
+        smallest at the losses that ``focus`` weights most: by default, those that matter at this
+        tilt.
         """
 
 
@@ -108,7 +109,7 @@ class Factor(Protocol):
 
     @property
     def deviation(self) -> float:
-        r"""The approximate standard deviation of the tilted loss; it only affects speed."""
+        r"""The approximate standard deviation of the tilted loss, which only affects speed."""
         ...
 
     @property

@@ -66,7 +66,7 @@ _Parts: TypeAlias = tuple[tuple[LossPart, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FewLargeLosses:
-    r"""The total loss of ``rounds`` >= 2 rounds with the loss ``part``, of which few are large.
+    r"""The total loss of k = ``rounds`` >= 2 rounds with the loss ``part``; large losses are rare.
 
     ``near`` is a pair (epsilon, delta) close to the point at which the curve is needed.
     """

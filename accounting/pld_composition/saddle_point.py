@@ -70,7 +70,7 @@ class Saddle:
 
     @property
     def focus(self) -> Focus:
-        r"""The losses that matter near this saddle point; they should be discretised finely."""
+        r"""The losses near this saddle point, which should be discretised finely."""
         if not self.epsilon > 0:
             return Focus(self.tilt)
         mantissa, exponent = math.frexp(self.epsilon)
@@ -79,7 +79,7 @@ class Saddle:
         return Focus(max(self.tilt, rare / until), until)
 
     def less(self, delta: float) -> Saddle:
-        r"""The same saddle point with the smaller of its ``log_delta`` and log ``delta``."""
+        r"""The same saddle point, where ``log_delta`` is at most the logarithm of ``delta``."""
         log = math.log(delta) if delta > 0 else _LEAST_LOG
         return replace(self, log_delta=max(min(self.log_delta, log), _LEAST_LOG))
 
@@ -87,7 +87,7 @@ class Saddle:
 def saddle_at_epsilon(
     epsilon: float, parts: Sequence[tuple[LossPart, int]], most: float = MOST_TILT
 ) -> Saddle:
-    r"""The saddle point of the contour integral for ``epsilon``, with a tilt up to ``most``."""
+    r"""The saddle point of the contour integral for ``epsilon``, with a tilt <= ``most``."""
     tilt = _bisected(lambda c: _point(parts, c)[0] < epsilon, most)
     there, log, bend = _point(parts, tilt)
     log += tilt * (there - epsilon) - bend
@@ -170,9 +170,10 @@ def window(
 ) -> Window | None:
     r"""The parameters of a contour sum at ``saddle`` for a relative error ``wanted`` in delta.
 
-    The frequencies are so dense that the aliases are small, and extend so far that the omitted ones
-    are negligible. Blocks are so short that the factors vary little within a block. The result is
-    None if the sum would have too many blocks.
+    The step between frequencies is short enough to make the aliases small, and the terms beyond the
+    last frequency are negligible. Frequencies are summed in blocks (:class:`Grid`), which are short
+    enough that the factors vary little within a block. Returns None if the sum would have too many
+    blocks.
     """
     c, tau, small = saddle.tilt, smoothing, math.log(wanted / _SHARE)
     log_scale = sum(k * float(f.log_scale) for f, k in factors)

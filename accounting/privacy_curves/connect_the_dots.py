@@ -131,7 +131,7 @@ class ConnectTheDotsPair(FixedTable):
         return _corner_cells(self)
 
     def height(self, x: Fraction) -> Fraction:
-        r"""The exact value h(x) of the curve at a rational x >= 0."""
+        r"""The exact value h(x) of the curve at a rational x = e^epsilon >= 0."""
         at = bisect_left(self.corners, (x,))
         if x <= 0 or at == len(self.corners):
             return Fraction(1) if x <= 0 else self.corners[-1][1]
@@ -174,8 +174,8 @@ def dominating(products: tuple[Coordinates, ...], most: int = _MOST) -> ConnectT
     r"""A pair that dominates each of ``products``, and so any adaptive choice among them.
 
     A product consists of the pairs of independent coordinates, with their counts. The dots of a
-    product are at its losses, where its curve bends, so the bound is nearly tight. There are about
-    ``most`` dots. The largest losses, of total P-mass 2^-160, count as infinite.
+    product are at its losses, where its curve bends, so the bound is nearly tight. The number of
+    dots is about ``most``. The largest losses, of total P-mass 2^-160, count as infinite.
 
     >>> from accounting.law_pairs.discrete_laplace import DiscreteLaplace, LaplacePair
     >>> response = dominating((((LaplacePair(noise=DiscreteLaplace(scale=1), shift=1), 1),),))
@@ -215,7 +215,10 @@ def _above(product: Coordinates, most: int) -> ConnectTheDotsPair:
 
 
 def above_table(table: LossTable, most: int) -> ConnectTheDotsPair:
-    r"""A pair that dominates the round ``table``, from about ``most`` cells."""
+    r"""A pair that dominates the round ``table``.
+
+    It is computed from the masses of about n cells, n = ``most``.
+    """
     cut = table.cut(float(UNSEEN))
     if cut.infinite(above=True) >= 1:
         return ConnectTheDotsPair.through(())  # every output reveals its dataset
@@ -226,9 +229,9 @@ def above_table(table: LossTable, most: int) -> ConnectTheDotsPair:
 def revealing_or_nothing(pair: RevealingPair, *, above: bool) -> ConnectTheDotsPair:
     r"""A pair with few outputs that bounds both directions of ``pair``.
 
-    If ``above``, it is an upper bound: its output reveals the dataset with a probability equal to
-    the total variation distance, and otherwise reveals nothing. If not ``above``, it is a lower
-    bound: all outputs of positive Q-mass are merged, which is post-processing.
+    If ``above`` is true, it is an upper bound: its output reveals the dataset with a probability
+    equal to the total variation distance, and otherwise reveals nothing. If ``above`` is false, it
+    is a lower bound: all outputs of positive Q-mass are merged, which is post-processing.
     """
     with precision(_CURVE_BITS):
         found = Enclosure.of(pair.hidden())

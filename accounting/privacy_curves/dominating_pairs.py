@@ -95,7 +95,7 @@ def loss_of(law: Law, *, above: bool, closed: bool = False) -> LossPart:
     r"""The privacy loss of a pair of laws, in the form that a contour integral needs.
 
     It is exact if ``closed`` and a closed form exists. Otherwise it is discretised, from above if
-    ``above``, else from below.
+    ``above`` is true, else from below.
     """
     table: LossTable
     match law:
@@ -118,8 +118,8 @@ class ComposedLoss:
 
     ``parts`` lists the pairs (pair of output laws, number of rounds). ``lost`` lists the pairs
     (delta, number of rounds) of all (epsilon, delta) claims, whose loss is infinite with
-    probability delta. If losses must be discretised, the total is bounded from above if ``above``,
-    otherwise from below.
+    probability delta. If losses must be discretised, the total is bounded from above if ``above``
+    is true, otherwise from below.
 
     >>> from accounting.law_pairs.discrete_laplace import LaplacePair
     >>> from dpcore.laws.discrete_laplace import DiscreteLaplace

@@ -91,8 +91,8 @@ def combined(one: Pair, other: Pair) -> Pair:
 def listing(pair: Pair, step: Fraction, start: Fraction, digits: int, *, above: bool) -> Listing:
     r"""The loss of one round discretised on the grid of the points ``start`` + j ``step``.
 
-    If ``above``, the discretised loss dominates the loss of the round; otherwise the loss of the
-    round dominates the discretised loss.
+    If ``above`` is true, the discretised loss dominates the loss of the round; otherwise the loss
+    of the round dominates the discretised loss.
 
     Raises OverflowError if more than 2^22 grid points are needed.
     """

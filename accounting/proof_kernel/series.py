@@ -17,7 +17,9 @@ _LARGEST: Final = 1 << 14
 
 
 class Fixed:
-    r"""Fixed-point numbers with ``bits`` fractional bits; ``tick`` may raise to stop a computation.
+    r"""Functions of fixed-point numbers with ``bits`` fractional bits.
+
+    Every exponential calls ``tick``, which stops a long computation by raising an exception.
 
     >>> low, high = Fixed(100).exp(1 << 100)
     >>> high - low < 8 and abs(low / 2**100 - math.e) < 1e-15

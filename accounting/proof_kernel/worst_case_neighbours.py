@@ -83,11 +83,11 @@ def norms_of(law: str, scheme: str | None, amount: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    r"""A component of a certificate: equal rounds with the same noise, or equal stated claims.
+    r"""A number of equal rounds of a certificate, which have the same noise or stated claim.
 
     For a stated claim, ``law`` is "pure", "approx" or "zcdp". Without sampling, ``sampling`` is
     None and ``rate`` is 1. The privacy unit is a group of ``members``, which are all added or all
-    removed. A run of ``correlated`` noise counts as one round.
+    removed. A run of releases with ``correlated`` noise counts as one round.
     """
 
     law: str
@@ -112,8 +112,8 @@ def scenarios(
 ) -> list[Scenario]:
     r"""All compositions that may be the worst case; a claim must hold for all of them.
 
-    An irrational shift is rounded to a larger loss if ``above``, otherwise to a smaller one.
-    ``tick`` is called between computations that may take seconds.
+    An irrational shift is rounded to a larger loss if ``above`` is true, otherwise to a smaller
+    one. ``tick`` is called between computations that may take seconds.
 
     Raises :class:`Refused` if the worst shift or direction may differ between rounds, because then
     there are further compositions.

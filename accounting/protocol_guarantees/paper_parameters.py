@@ -251,7 +251,7 @@ def epsilon_of(value: object) -> Fraction:
 
 
 def log_of(value: Fraction) -> Callable[[], arb]:
-    r"""A function that computes ln(value) at the precision that is set when it is called."""
+    r"""A function that computes ln(value) at the precision in force at each call."""
     return lambda: ball(value).log()
 
 

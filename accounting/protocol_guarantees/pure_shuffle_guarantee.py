@@ -251,7 +251,8 @@ def _loss(law: _Law, noise: Sequence[arb], covers: Sequence[arb], lost: arb | in
     found = Enclosure.of(worst.log()).upper if worst.is_finite() else math.inf
     if found == math.inf:
         raise NotDerived(
-            "a pure-DP guarantee for shuffled bits", "the loss at some output is unbounded"
+            "a pure-DP guarantee for shuffled bits",
+            "the bound on the loss at some output is infinite",
         )
     return Fraction(found)
 

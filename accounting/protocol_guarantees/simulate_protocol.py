@@ -68,7 +68,7 @@ class Simulation:
 
     @property
     def honest(self) -> int:
-        r"""The number of users who stayed and whose noise counts: at most those of the plan."""
+        r"""The number of users who stayed and whose noise counts, at most as many as planned."""
         return min(self.plan.honest, self.present)
 
 

@@ -83,7 +83,7 @@ def clamped_sum(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def redrawn_noise(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The value plus noise, which is redrawn until its absolute value is at most 6."""
+    r"""The value plus noise, where the noise is redrawn until it is in [-6, 6]."""
     noise = laplace(1, n, rng)
     while len(beyond := np.flatnonzero(np.abs(noise) > _MOST)):
         noise[beyond] = laplace(1, len(beyond), rng)
@@ -170,7 +170,7 @@ def numbers(
     scale: RationalLike,
     draws: int,
 ) -> Integers:
-    r"""Integers plus noise; if ``draws`` is 1, the same draw is added to all of them."""
+    r"""Integers plus noise; if ``draws`` is 1, the same draw is added to all integers."""
     return np.asarray(values) + laplace(scale, (n, draws), rng)
 
 

@@ -187,8 +187,8 @@ _BETA: Final = math.exp(-0.5 / _SENSITIVITY)
 def polya(value: int, n: int, rng: np.random.Generator, *, inverted: bool = False) -> Integers:
     r"""A value plus the noise shares of 8 parties, for sensitivity 16 and epsilon = 1/2.
 
-    The correct parameter beta = e^(-1/32) gives noise of scale 32. If ``inverted``, the odds
-    beta/(1 - beta) are inverted, which gives noise of scale 1/ln(1/(1 - beta)) = 0.29.
+    The correct parameter beta = e^(-1/32) gives noise of scale 32. If ``inverted`` is true, the
+    odds beta/(1 - beta) are inverted, which gives noise of scale 1/ln(1/(1 - beta)) = 0.29.
     """
     odds = (1 - _BETA) / _BETA if inverted else _BETA / (1 - _BETA)
     plus, minus = rng.poisson(rng.gamma(1 / _PARTIES, odds, (2, n, _PARTIES))).sum(axis=2)
@@ -209,10 +209,11 @@ _ODDS: Final = Fraction(1284, 1000)
 
 
 def noisy_bits(value: int, n: int, rng: np.random.Generator, *, chance: RationalLike) -> Integers:
-    r"""Three times a value, plus two random bits of probability ``chance`` from each of four users.
+    r"""Three times ``value``, plus the number of ones among eight random bits.
 
-    Fair bits give (70/3, 0.145)-DP. The refuted lemma (``docs/errata.md``) uses bits of probability
-    0.7265..., which the catalogue rounds down to 0.726.
+    Each of four users draws two bits, and a bit is 1 with probability ``chance``. Fair bits give
+    (70/3, 0.145)-DP. The refuted lemma (``docs/errata.md``) uses bits of probability 0.7265...,
+    which the catalogue rounds down to 0.726.
     """
     noise = Binomial(trials=8, probability=chance).sample(n, rng=seeded(rng))
     return 3 * value + noise

@@ -118,7 +118,7 @@ def _reports(value: int, n: int, rng: np.random.Generator, by: LocalReport) -> R
 def two_coefficients(
     value: int, n: int, rng: np.random.Generator, *, each: RationalLike
 ) -> Reports:
-    r"""Two reports of one value by Hadamard response, each at epsilon = ``each``."""
+    r"""Two reports of one value by Hadamard response; ``each`` is the epsilon of one report."""
     one = HadamardResponse(epsilon=each, values=3)
     return _reports(value, 2 * n, rng, one).reshape(n, 2)
 

@@ -93,9 +93,10 @@ def sparse_vector_value(
 
 
 def sparse_vector_roth(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""Like :func:`sparse_vector_value`, but it releases the noisy value that was compared.
+    r"""Like :func:`sparse_vector_value`, but the released value is the compared noisy answer.
 
-    Its noise has scale 2. It bounds the noisy threshold from above (Algorithm 3 with c = 1).
+    This is Algorithm 3 with c = 1; the noise of answers and threshold has scale 2. The released
+    value is an upper bound on the noisy threshold, so the answers below also cost privacy.
     """
     return _first(*_reached(answers, (2, 2), n, rng))
 
@@ -166,8 +167,8 @@ def noisy_max(
     r"""The index of the largest noisy count, or the first such index if there are several.
 
     At epsilon = 1 the correct noise has scale 2/epsilon = 2 and is drawn separately for each count;
-    if ``shared``, all counts have the same draw. Scale 1 suffices only if all counts change in the
-    same direction; but between neighbours one count may grow while the others fall.
+    if ``shared`` is true, all counts have the same draw. Scale 1 suffices only if all counts change
+    in the same direction; but between neighbours one count may grow while the others fall.
     """
     noisy: Integers = np.asarray(counts) + laplace(scale, (n, 1 if shared else len(counts)), rng)
     return np.asarray(noisy.argmax(axis=1))
@@ -269,7 +270,7 @@ def median(
 ) -> Integers:
     r"""The median, chosen by the exponential mechanism from the candidates 0, ..., 8.
 
-    If ``among_values``, the candidates are the values themselves.
+    If ``among_values`` is true, the candidates are the values themselves.
     """
     candidates = np.unique(values) if among_values else np.arange(9)
     return candidates[selected(median_scores(values, candidates), n, rng, by=MEDIAN)]

@@ -153,7 +153,7 @@ def print_report(text: str, warnings: Iterable[str] = ()) -> None:
 def leave_with(
     result: Result, form: str, output: Path | None = None, html: Path | None = None
 ) -> NoReturn:
-    r"""Write a result to the given files, print it, and exit with its exit code."""
+    r"""Write a result to the given files, print it, and exit with the result's exit code."""
     Rendered.of(result, form=form, html=html).publish(output=output, html=html)
     raise typer.Exit(result.exit_code)
 
@@ -166,7 +166,7 @@ def leave_isolated(
     form: str,
     options: AbstractContextManager[None],
 ) -> NoReturn:
-    r"""Audit a target in a separate process, print the report, and exit with its exit code."""
+    r"""Audit a target in a separate process, print the report, and exit with the report's code."""
     from audit.sandbox.child_process import error_fields, error_from_fields
     from audit.sandbox.sandboxed_target import importing, run_isolated
 

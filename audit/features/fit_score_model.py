@@ -231,7 +231,7 @@ class Score:
     unit: float = 0.0
 
     def words(self, threshold: float, *, above: bool) -> str | None:
-        r"""Describe the outputs with score >= ``threshold``, or < ``threshold`` if not ``above``.
+        r"""Describe the outputs with score >= ``threshold``, or below if ``above`` is false.
 
         Returns None if the score depends on several columns or has no short description.
         """

@@ -85,7 +85,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    r"""Reads the ``columns`` from outputs; ``flags`` are the numbers that summaries omit."""
+    r"""Reads the ``columns`` from outputs. Summaries of an output omit the numbers in ``flags``."""
 
     columns: tuple[Column, ...]
     flags: tuple[float, ...]
@@ -269,7 +269,7 @@ class Steps:
 
 
 def cuts_of(numbers: Floats) -> Floats:
-    r"""Divide the numbers of a column into at most about 64 cells, and return the boundaries."""
+    r"""Divide the numbers of a column into cells, usually at most 64; return their boundaries."""
     values, counts = np.unique(numbers, return_counts=True)
     if len(values) <= _MOST:
         return values[1:]
@@ -291,7 +291,7 @@ def cell_places(cuts: Floats, numbers: Floats, codes: Codes, cells: int) -> Plac
 
 
 def cell_counts(cells: int, places: Places, groups: NDArray[Any], many: int) -> Floats:
-    r"""The number of runs in each cell, as an array of shape (``many`` groups, cells)."""
+    r"""The number of runs in each cell, as an array of shape (``many``, ``cells``)."""
     flat = np.bincount(places + cells * groups.astype(np.int64), minlength=many * cells)
     return flat.reshape(many, cells).astype(np.float64)
 

@@ -90,7 +90,7 @@ class Feature:
         return self.name.rpartition("+")[2].partition(":")[0] in _BITS
 
     def viewed(self, outputs: Outputs) -> Outputs:
-        r"""The values of the feature to test, normalised unless ``as_it_is`` is true."""
+        r"""The tested values of the feature, normalised unless ``as_it_is`` is true."""
         found = self.apply(outputs)
         return found if self.as_it_is else by_value(found)
 

@@ -191,7 +191,8 @@ def fit(  # noqa: PLR0913 - what is fitted, how far, and for how long
 ) -> FitReport:
     r"""Test whether ``sampler`` draws from the law ``noise``.
 
-    The test uses ``runs`` draws, or at most ``runs`` draws if ``sequential``. A sampler is one of:
+    The test uses ``runs`` draws, or at most ``runs`` draws if ``sequential`` is true. A sampler is
+    one of:
 
     - a function f(n, rng) that returns n integers (fastest); rng is a numpy Generator, or a
       SeededRng of dpcore if it is annotated rng: Rng;
@@ -374,7 +375,7 @@ class Sampler:
     piece: int = _MANY
 
     def draw(self, n: int) -> Integers:
-        r"""Draw n values. Values beyond the range of int64 are replaced by its nearest end."""
+        r"""Draw n values. Values beyond the range of int64 are replaced by the nearest int64."""
         returned = self.watchdog.call(lambda: self.function(n), self.spelling)
         try:
             draws: NDArray[Any] = np.asarray(returned)

@@ -49,7 +49,10 @@ _INT64: Final = np.iinfo(np.int64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellCounts:
-    r"""The numbers of draws in each cell and residue class, and the extreme draws with counts."""
+    r"""The numbers of draws in each cell (``counts``) and in each residue class of each modulus.
+
+    ``least`` and ``most`` are pairs: the smallest and the largest draw, each with its count.
+    """
 
     counts: Integers
     residues: tuple[Integers, ...]
@@ -151,7 +154,7 @@ class FitCells:
         return f"x = {low}" if low == high else f"{low} <= x <= {high}"
 
     def impossible(self, noise: Noise, seen: CellCounts) -> tuple[str, int] | None:
-        r"""An event with probability 0 under the law that occurred, with its count, or None."""
+        r"""An event that occurred although the law excludes it, and its count; otherwise None."""
         least, most = seen.least, seen.most
         if least[0] < self.edges[0] and _is_zero(noise, least[0], below=True):
             return f"x <= {least[0]}", least[1]

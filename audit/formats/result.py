@@ -37,7 +37,10 @@ from dpcore.numbers.rounding import down, up
 
 
 def json_text(document: Mapping[str, Any]) -> str:
-    r"""Write a document as JSON with a final newline; values that JSON lacks become text."""
+    r"""Write a document as JSON with a final newline.
+
+    Objects of types that JSON lacks are written as text. Raises ValueError for nan or infinity.
+    """
     return json.dumps(document, indent=2, default=str, allow_nan=False) + "\n"
 
 
@@ -330,17 +333,17 @@ class Section:
 
 
 def code(value: object) -> Markup:
-    r"""An HTML code element that contains ``value`` as text, cut if it is long."""
+    r"""An HTML code element that contains ``value`` as text; long text is cut."""
     return Markup("<code>{}</code>").format(_escape_text(value, _MOST_CODE))
 
 
 def copied(value: object) -> Markup:
-    r"""Escape a text that readers copy from a page; it may be longer than other texts."""
+    r"""Escape a text that readers copy from a page, for which more characters are allowed."""
     return _escape_text(value, _MOST_COPIED)
 
 
 def as_json(value: object, *, indent: int | None = None) -> str:
-    r"""The value as JSON; values that JSON cannot represent become text."""
+    r"""The value as JSON; objects of types that JSON lacks become text."""
     return json.dumps(value, indent=indent, default=str, ensure_ascii=False)
 
 

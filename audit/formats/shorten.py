@@ -18,14 +18,14 @@ _HEAD: Final = 8
 
 
 def shortened(text: str, most: int = _MOST) -> str:
-    r"""Replace a text of more than ``most`` characters by its start, length and SHA-256 prefix."""
+    r"""Replace a text of over n = ``most`` characters by its start, length and SHA-256 prefix."""
     if len(text) <= most:
         return text
     return f"{text[:most]}... ({len(text):,} characters, SHA-256 {_digest(text)})"
 
 
 def cut(text: str, most: int) -> str:
-    r"""Cut a text longer than ``most`` characters, and end it with three dots."""
+    r"""Cut a text longer than n = ``most`` characters, and end it with three dots."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 

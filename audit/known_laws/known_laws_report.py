@@ -228,7 +228,11 @@ _LAST: Final = 40
 
 
 def curve_points(p: Law, q: Law) -> tuple[Point, ...]:
-    r"""Compute delta at evenly spaced epsilons, from 0 to where delta is 0 or about 1e-9."""
+    r"""Compute delta at 61 epsilons, evenly spaced from 0 to the largest epsilon of the figure.
+
+    This is about the epsilon at delta = 0 or, unless that is finite and positive, at delta = 1e-9.
+    It is at most 40.
+    """
     end = _end(p, q)
     return tuple(delta_point(p, q, end * i / (_POINTS - 1)) for i in range(_POINTS))
 

@@ -192,7 +192,10 @@ def display_name(name: str | Name, others: object = ()) -> str:
 
 
 def number_in(output: object) -> Number | None:
-    r"""The finite number that an output is, or that an array of size 1 contains; otherwise None."""
+    r"""Return ``output`` as a :class:`Number` if it is a finite number; otherwise None.
+
+    An array of dimension >= 1 with a single element counts as this element.
+    """
     kind = type(output)
     if kind is int or kind is float:
         plain: Any = output

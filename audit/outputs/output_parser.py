@@ -232,11 +232,11 @@ def _adjoining(pieces: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
 class OutputParser:
     r"""Converts the raw outputs of an audit to the values that are tested.
 
-    If ``lines``, each output is a line of text. If also ``as_json``, which means that all lines of
-    the training runs were JSON, a line that is a JSON number is compared as this number, as
-    written. Any other line is compared as text. If ``by_kind``, only the type of each output is
-    compared (:func:`kind`). This is the case if the two datasets had no type in common in the
-    training runs, because values could hide what the types reveal.
+    If ``lines`` is true, each output is a line of text. If ``as_json`` is also true, which means
+    that all lines of the training runs were JSON, a line that is a JSON number is compared as this
+    number, as written. Any other line is compared as text. If ``by_kind`` is true, only the type of
+    each output is compared (:func:`kind`). This is the case if the two datasets had no type in
+    common in the training runs, because values could hide what the types reveal.
     """
 
     lines: bool

@@ -40,7 +40,7 @@ _DTYPE: Final = re.compile(r"(?:[<>]?[uif]|u?int|float|longdouble)[0-9]*(?:\([0-
 
 
 class Place(NamedTuple):
-    r"""A position on the real line: at ``value``, or immediately above it if ``behind``."""
+    r"""A position on the real line: at ``value`` or, if ``behind`` is true, immediately above."""
 
     value: Any  # an audit.outputs.identity.Exact
     form: str
@@ -68,9 +68,9 @@ class Place(NamedTuple):
 class NumberLine:
     r"""An array of numbers that are compared exactly, without rounding.
 
-    If all numbers have the same ``form`` (type), ``places`` contains integers. If ``floats``, these
-    integers represent floats in the same order. If forms differ, ``places`` contains :class:`Place`
-    objects, and ``form`` is None.
+    If all numbers have the same ``form`` (type), ``places`` contains integers. If ``floats`` is
+    true, these integers represent floats in the same order. If forms differ, ``places`` contains
+    :class:`Place` objects, and ``form`` is None.
     """
 
     places: NDArray[Any]
@@ -170,7 +170,7 @@ class NumberLine:
         )
 
     def behind(self, *, integral: bool) -> NumberLine:
-        r"""The position just above each number; if ``integral``, the next integer instead."""
+        r"""The position just above each number, or the next integer if ``integral`` is true."""
         if self.form is None:
             return NumberLine(places=_objects(place._replace(behind=True) for place in self.places))
         if self.floats and integral:
@@ -185,7 +185,7 @@ class NumberLine:
         return NumberLine(places=self.places - 1, form=self.form, floats=self.floats)
 
     def search(self, numbers: NumberLine) -> Integers:
-        r"""For each entry of ``numbers``, the number of entries of this array that are <= it."""
+        r"""For each entry of ``numbers``, count the entries of this array that are not larger."""
         if not len(self) or not len(numbers):
             return np.zeros(len(numbers), dtype=np.int64)
         mine, theirs = self.places, numbers.places

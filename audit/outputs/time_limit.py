@@ -1,4 +1,4 @@
-r"""Limit the time of calls of audited code, load it, and redirect what it prints to stderr."""
+r"""Load audited code, limit the time of calls, and redirect printed output to stderr."""
 
 from __future__ import annotations
 

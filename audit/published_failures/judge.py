@@ -46,7 +46,7 @@ _WIDTH: Final = 100
 
 
 def listed(entries: Sequence[Entry]) -> list[str]:
-    r"""Format entries as a table: the lines are a header and one line per entry."""
+    r"""Format entries of the corpus as a table: a header, and one line for each entry."""
     heads = ("name", "package", "claim", "true", "MB")
     rows = [
         (e.name, f"{e.package} {e.version}", e.broken.claim, true_words(e), f"{e.megabytes}")
@@ -56,7 +56,7 @@ def listed(entries: Sequence[Entry]) -> list[str]:
 
 
 def entry_lines(entry: Entry) -> list[str]:
-    r"""Format all fields of an entry as lines of text."""
+    r"""Format all fields of an entry of the corpus, including its code."""
     facts = [
         ("failure", entry.failure),
         ("source", entry.source),

@@ -29,7 +29,7 @@ def is_label(cell: Cell) -> bool:
 
 
 def flows(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
-    r"""Find a tape on which the draws depend on the data; it refutes the declaration ``strict``."""
+    r"""Find a tape whose draws depend on the data, which refutes the declaration ``strict``."""
     for both in pairs:
         if both.complete and both.a.flow != both.b.flow:
             counts = [dict(run.tape.draws) for run in (both.a, both.b)]

@@ -422,7 +422,7 @@ class Runner:
         self._fresh = tuple(copies(f"dataset {'AB'[i]}", self.pair[i]) for i in (0, 1))
 
     def on(self, world: int, number: int, changes: Changes | None = None) -> Execution:
-        r"""Run dataset A (``world`` 0) or B (1) on tape ``number``, after ``changes`` to it."""
+        r"""Run dataset A (``world`` 0) or B (1) on tape ``number`` with some ``changes``."""
         return self.run(world, Tape(self.first + number, changes))
 
     def both(self, number: int, changes: Changes | None = None) -> PairedRuns:

@@ -65,7 +65,7 @@ class Finding(Facts):
 
     @property
     def named(self) -> str:
-        r"""The severity of the finding; "refutes" is added if it refutes a declaration."""
+        r"""The severity of the finding; "refutes" is added for a refuted declaration."""
         return self.severity + (", refutes" if self.refutes else "")
 
     def case(self, target: str) -> Case:

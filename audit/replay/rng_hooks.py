@@ -132,7 +132,7 @@ class Session:
         self._global = TapeBits(stream=Stream("numpy.random"))
 
     def given(self, *, ours: bool = False) -> Any:
-        r"""The generator passed to a target: dpcore's SeededRng if ``ours``, else a Generator."""
+        r"""The generator passed to a target: dpcore's SeededRng or, without ``ours``, numpy's."""
         if not ours:
             return _GENERATOR(TapeBits(stream=Stream(_GIVEN)))
         rng: SeededRng = _as_it_is(SeededRng, 0)  # the target does not choose this seed
@@ -164,7 +164,7 @@ class Session:
         return returned
 
     def seeded(self, kind: str, seed: Any) -> Stream | None:
-        r"""The stream of the tape for a generator with this ``seed``; None if it uses no tape."""
+        r"""The stream for a generator with this ``seed``; None if the tape does not drive it."""
         tape = self.tape
         if tape is None:
             return None

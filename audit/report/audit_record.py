@@ -48,7 +48,7 @@ class ExactWitness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactFinding:
-    r"""Bounds on the least delta at the claimed epsilon, and on the least epsilon at its delta."""
+    r"""Bounds on the least delta (epsilon) that holds at the claimed epsilon (delta)."""
 
     delta: Enclosure
     epsilon: Enclosure

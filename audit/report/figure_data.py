@@ -47,10 +47,10 @@ _LARGEST: Final = float(np.finfo(np.float64).max)
 class Bin:
     r"""A bin of a histogram, with the number of runs on each dataset whose outputs are in the bin.
 
-    ``inside_a`` and ``inside_b`` count those of these runs that are also in the event of the
-    witness. A bin of numbers is the interval ``[low, high)``, or the number ``low`` if ``low`` and
-    ``high`` are equal; None means unbounded. The bin of a label, and the bin "all else", have no
-    bounds. ``covered`` contains the parts of ``[low, high)`` in the event, as fractions of its
+    ``inside_a`` and ``inside_b`` count only the runs whose output is in the bin and in the event of
+    the witness. A bin of numbers is the interval ``[low, high)``, or the number ``low`` if ``low``
+    and ``high`` are equal; None means unbounded. The bin of a label, and the bin "all else", have
+    no bounds. ``covered`` contains the parts of ``[low, high)`` in the event, as fractions of its
     width: (0, 0.5) is the lower half.
     """
 

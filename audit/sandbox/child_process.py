@@ -43,7 +43,7 @@ _TRACED: Final = 1 << 14
 
 
 def run_work(name: str, work: Callable[[], object]) -> tuple[str, object]:
-    r"""Return ("done", result of ``work()``), or the kind and the data of the error it raised."""
+    r"""Return ("done", result of ``work()``), or the kind and the data of the raised error."""
     try:
         return "done", work()
     except InvalidParameter as error:

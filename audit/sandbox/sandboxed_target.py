@@ -80,7 +80,7 @@ class _Map:
 
 
 class Sandbox:
-    r"""A process that runs targets and feature maps; it starts when the first one is loaded."""
+    r"""A process that runs targets and feature maps, started when something is first loaded."""
 
     def __init__(self, timeout: float | None) -> None:
         self._timeout = timeout

@@ -202,8 +202,8 @@ class ThresholdFamily:
 def learn_rule(tally: Tally, *, isotonic: bool = False) -> ThresholdFamily:
     r"""Learn from earlier runs (``tally``) how to guess the dataset of a run from its output.
 
-    If ``isotonic``, larger numbers indicate dataset B (as for a learned score), and the learned
-    odds do not decrease from one interval to the next.
+    If ``isotonic`` is true, larger numbers indicate dataset B (as for a learned score), and the
+    learned odds do not decrease from one interval to the next.
 
     Labels and unusually frequent numbers have their own cells. The intervals of numbers are the
     leaves of a binary tree, in numerical order. At each node, the rate of dataset B is shrunk
@@ -350,10 +350,11 @@ class Trial:
         return Votes(right=right[cuts], wrong=wrong[cuts], sides=sides)
 
     def witness(self, expert: int, epsilon: float) -> Witness | None:
-        r"""The event on which an expert's guesses at ``epsilon`` rest, or None if there are none.
+        r"""The event on which an expert bases its guesses for the claimed ``epsilon``.
 
         This is the set of outputs for which the expert guesses A, or the set for which it guesses
-        B, whichever has the larger margin. Both sets are fixed by earlier runs.
+        B, whichever has the larger margin. Both sets are fixed by earlier runs. Returns None if no
+        earlier run was in either set.
         """
         guesses = self.rule.experts[expert].guesses(epsilon)
         cells, counts, integral = self.rule.cells, self.counts, self.integral

@@ -96,7 +96,7 @@ class Scores:
         return Scores(numbers=self.numbers[chosen], worlds=self.worlds[chosen])
 
     def thresholds(self, most: int = _MOST_THRESHOLDS) -> Floats:
-        r"""The distinct scores, or ``most`` of their quantiles if there are more of them."""
+        r"""The distinct scores or, if there are more than n = ``most``, about n quantiles."""
         distinct = np.unique(self.numbers)
         if len(distinct) <= most:
             return distinct

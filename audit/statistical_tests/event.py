@@ -44,7 +44,7 @@ class Labels:
         return (self.names[code] for code in self.codes.tolist())
 
     def add(self, names: Sequence[str | Name], codes: Integers) -> tuple[Labels, Integers]:
-        r"""Add the labels ``names[codes]``. Returns all labels, and the index of each added one."""
+        r"""Add the labels ``names[codes]``; return all labels, and the index of each of these."""
         if not len(codes):
             return self, codes
         if self.known is None and (names is self.names or not len(self)):
@@ -116,7 +116,7 @@ class Tally:
 
     @property
     def crowd(self) -> int:
-        r"""How often a number must occur to get a cell of its own; 1 if every number has one."""
+        r"""How often a number must occur to get its own cell; 1 if every number gets a cell."""
         runs = int(self.number_counts.sum())
         most = min(_MOST_INTERVALS, 8 + math.isqrt(16 * runs))
         return 1 if len(self.numbers) <= most else -(-runs // most)
@@ -244,11 +244,11 @@ class Cells:
 
     @property
     def intervals(self) -> int:
-        r"""The number of intervals; their cells come first, in increasing order."""
+        r"""The number of intervals; the first cells are the intervals, in increasing order."""
         return len(self.cuts) + 1
 
     def ends(self, *, integral: bool) -> list[float]:
-        r"""The boundaries between intervals; if ``integral``, they are integers."""
+        r"""The boundaries between intervals, which are integers if ``integral`` is true."""
         behind = self.cuts.listed() if self.cuts.form is None else ()
         shift = [float(integral and place.behind) for place in behind] or [0.0] * len(self.cuts)
         return [end + by for end, by in zip(self.cuts.as_floats().tolist(), shift, strict=True)]
@@ -272,8 +272,8 @@ class Cells:
         r"""Describe the chosen cells: one text per run of adjacent intervals, and one per label.
 
         Returns pairs of the text and the slice of cells that it describes. ``of`` is the name of
-        the output in the texts. A single value is described in braces. If ``integral``, intervals
-        are described as intervals of integers. The cell of unknown labels is omitted.
+        the output in the texts. A single value is described in braces. If ``integral`` is true,
+        intervals are described as intervals of integers. The cell of unknown labels is omitted.
         """
         stretches = _stretches(chosen[: self.intervals])
         found = [(self._words(stretch, of, integral=integral), stretch) for stretch in stretches]

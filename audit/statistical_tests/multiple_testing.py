@@ -353,11 +353,13 @@ class FamilyProcess(Watched):
     - ``tests``: the index of the pair, and the name of the feature;
     - ``parts``: the weight in the mean; the weights sum to 1;
     - ``learned``: whether the feature is a learned score;
-    - ``processes``: the evidence of the view for all claimed points.
+    - ``processes``: the e-process of the view, with the evidence against each claimed point.
 
     ``path[t-1]`` is the logarithm of the mean wealth after t runs on all pairs together. A run
-    counts once, even if several features are applied to it. ``peak`` is the block in which the mean
-    was largest, and the number of its runs up to the maximum, or None if the mean never exceeded 1.
+    counts once, even if several features are applied to it. A block consists of the runs of one
+    call of :meth:`update`. If the mean ever exceeded 1, ``peak`` is a pair: the block in which the
+    mean was largest, and the number of runs of this block up to the maximum. Otherwise ``peak`` is
+    None.
     """
 
     claim: Claim | CurveClaim
@@ -369,7 +371,7 @@ class FamilyProcess(Watched):
     peak: tuple[_Block, int] | None = None
 
     def through(self, pair: int, other: FamilyProcess) -> FamilyProcess:
-        r"""Replace the features of a pair that has no runs yet by those of ``other``."""
+        r"""Replace the features of a pair that has no runs yet by the features of ``other``."""
         mine = [i for i, (own, _) in enumerate(self.tests) if own == pair]
         if any(self.processes[i].runs for i in mine):
             raise InvalidParameter(
@@ -601,7 +603,7 @@ def holm(p_values: Sequence[float], shares: Sequence[Fraction] | None = None) ->
 
 
 def by_averages(log_wealth: Floats, shares: Sequence[Fraction] | None = None) -> Floats:
-    r"""For each e-value, the smallest mean over all sets of e-values that contain it.
+    r"""For each e-value, the smallest mean over all sets that contain this e-value.
 
     Arguments and results are logarithms. The means are weighted by ``shares`` (equal by default)
     and rounded down. Rejecting all hypotheses whose result is at least 1/alpha gives P(a false

@@ -39,7 +39,7 @@ r"""A bound on the total relative rounding error of three floating-point operati
 def one_run_p_value(
     canaries: int, guesses: int, right: int, *, epsilon: RationalLike, delta: RationalLike
 ) -> float:
-    r"""The bound of Steinke et al. on the probability of at least ``right`` right guesses.
+    r"""The bound of Steinke et al. on the probability of at least v = ``right`` correct guesses.
 
     For m canaries and r guesses (fixed beforehand) of which v are right, the bound is
 
@@ -132,8 +132,8 @@ def lines_of(points: Iterable[tuple[RationalLike, RationalLike]]) -> tuple[LossL
     r"""The linear inequalities implied by the points (epsilon, delta) of a privacy curve.
 
     With R and w as in :class:`LossLine`, R <= e^epsilon w + delta gives w >= e^-epsilon (R -
-    delta). The same bound for the complementary event gives w >= 1 - delta - e^epsilon (1 - R). The
-    result is sorted by slope.
+    delta). For the complementary event, 1 - w <= e^epsilon (1 - R) + delta gives w >= 1 - delta -
+    e^epsilon (1 - R). The result is sorted by slope.
     """
     found = []
     for epsilon, delta in points:
@@ -150,7 +150,7 @@ def _line(slope: arb, offset: arb) -> LossLine:
 def curve_refuted(
     canaries: int, guesses: int, right: int, lines: tuple[LossLine, ...], alpha: float
 ) -> bool:
-    r"""Whether ``lines`` exclude that P(at least ``right`` right guesses) = ``alpha``.
+    r"""Whether no mechanism can make at least v right guesses with probability ``alpha``.
 
     Let m = ``canaries``, r = ``guesses`` and v = ``right``. For a mechanism that satisfies the
     linear inequalities ``lines``, let p_j be the probability of exactly j right guesses. Then, for
@@ -195,10 +195,11 @@ def _at(line: LossLine, inside: float) -> float:
 def curve_p_value(
     canaries: int, guesses: int, right: int, lines: tuple[LossLine, ...], *, least: float = 1e-12
 ) -> float:
-    r"""An upper bound on P(at least ``right`` of the ``guesses`` are right), if the ``lines`` hold.
+    r"""An upper bound on the probability that at least v of r guesses are right.
 
-    ``lines`` are inequalities (:func:`lines_of`). The bound is found by bisection, to within a
-    factor e^0.001, and is at least ``least``.
+    Here r = ``guesses`` and v = ``right``. The bound is valid for every mechanism that satisfies
+    the linear inequalities ``lines`` (:func:`lines_of`). It is found by bisection, to within a
+    factor e^0.001, and is never smaller than the number ``least``.
     """
     if not right or not curve_refuted(canaries, guesses, right, lines, 1.0 - _ROUNDING):
         return 1.0

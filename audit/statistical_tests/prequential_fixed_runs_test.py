@@ -319,7 +319,7 @@ def _normal_score(votes: Votes, wrong_rate: Floats, loud: NDArray[np.bool_], u: 
 def _randomised_tail(
     u: float, wrong: Integers, right: Integers, rate: Floats, *, beyond: bool
 ) -> Floats:
-    # (1-u) P(Bin(K, r) < wrong) + u P(Bin(K, r) <= wrong), or its complement if ``beyond``.
+    # (1-u) P(Bin(K, r) < wrong) + u P(Bin(K, r) <= wrong), or its complement if ``beyond`` is true.
     part, none = (special.betainc, 1.0) if beyond else (special.betaincc, 0.0)
     below = np.where(wrong == 0, none, part(np.maximum(wrong, 1), right + 1.0, rate))
     upto = np.where(right == 0, 1.0 - none, part(wrong + 1.0, np.maximum(right, 1), rate))

@@ -64,10 +64,10 @@ def trace(
 
     ``test`` is the (pair, feature) of a view or leader
     (:mod:`audit.statistical_tests.multiple_testing`), by default that of the first of ``views``.
-    ``point`` is a claimed point, by default the first one. If ``watched``, the audit is sequential,
-    and all bounds hold together. Otherwise each bound is that of an audit with this number of runs
-    and holds by itself, so that the largest bound, chosen afterwards, does not have this
-    confidence. The last bound uses all runs.
+    ``point`` is a claimed point, by default the first one. If ``watched`` is true, the audit is
+    sequential, and all bounds hold together. Otherwise each bound is that of an audit with this
+    number of runs and holds by itself, so that the largest bound, chosen afterwards, does not have
+    this confidence. The last bound uses all runs.
     """
     pair, name = test or (views[0].pair, views[0].feature)
     at, level = point or claim.points[0], rational("alpha", alpha)

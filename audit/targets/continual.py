@@ -35,7 +35,7 @@ _FEATURES: Final = (
 
 
 def read_continual(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
-    r"""Parse the target ``continual:words``."""
+    r"""Build the target that the text ``words`` after "continual:" describes."""
     keys, needed = ("horizon", "epsilon", "delta", *_ITEMS), ("horizon", "epsilon")
     mechanism, given = read_words(
         spelling, words, keys, needed, owner="a continual sum", whole=("horizon",)
@@ -92,7 +92,7 @@ def target_of(
 
 
 def doubled(sums: Any) -> int:
-    r"""The total of the running sums after 1, 2, 4, ... items; each of them is one tree node."""
+    r"""The total of the running sums after 1, 2, 4, ... items, each of which is one tree node."""
     return sum(int(sums[(1 << k) - 1]) for k in range(len(sums).bit_length()))
 
 

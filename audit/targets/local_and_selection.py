@@ -118,7 +118,7 @@ def _row(
 
 
 def read_local(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
-    r"""Parse the target ``local:words``."""
+    r"""Build the target that the text ``words`` after "local:" describes."""
     made, more = read_spec(
         "target", spelling, FAMILIES, spec=words.replace(",", ":", ":" not in words), also=["users"]
     )
@@ -178,7 +178,7 @@ def shuffled_target(votes: ShuffledReports, *, spelling: str, seeded: bool = Tru
 
 
 def read_select(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
-    r"""Parse the target ``select:words``."""
+    r"""Build the target that the text ``words`` after "select:" describes."""
     known = ("epsilon", "sensitivity", "noise", "count", "gap", "monotonic")
     name, given = read_words(spelling, words, known, ("epsilon",), names=_CHOICES, whole=_WHOLE)
     for key, choices in _ONLY.items():

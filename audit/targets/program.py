@@ -248,7 +248,7 @@ def request_of(block: Block, world: int) -> dict[str, Any]:
 
 
 def read_program(spelling: str, text: str) -> Program:
-    r"""Parse ``exec:text``: a program and its arguments, split as in a shell."""
+    r"""Parse ``text``, a program and its arguments after "exec:", split as in a shell."""
     wrong = partial(InvalidParameter, "target", spelling)
     try:
         command = tuple(shlex.split(text))

@@ -62,7 +62,7 @@ _GRID: Final = 10**6
 
 
 def read_protocol(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
-    r"""Parse the target ``protocol:words``."""
+    r"""Build the target that the text ``words`` after "protocol:" describes."""
     plan, functionality = read_plan(spelling, words)
     return target_of(plan, spelling=spelling, functionality=functionality, seeded=seeded)
 

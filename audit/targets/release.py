@@ -50,7 +50,7 @@ _FIELDS: Final = ("low", "high", "step", "q", "keys", "count")
 
 
 def read_release(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
-    r"""Parse the target ``release:words``."""
+    r"""Build the target that the text ``words`` after "release:" describes."""
     name = words.partition(",")[0].strip()
     kind = _KINDS.get(name, queries.Count)  # unknown names are refused below
     own = [each for each in _FIELDS if each in kind.__dataclass_fields__]

@@ -85,7 +85,7 @@ class Block:
 
     @property
     def mixer(self) -> np.random.Generator:
-        r"""The generator that shuffles the outputs of each dataset before they get their run."""
+        r"""The generator that shuffles the outputs of each dataset before runs are assigned."""
         return np.random.default_rng(self.mixing)
 
     def fresh(self, world: int) -> Callable[[], Any]:
@@ -277,7 +277,7 @@ class Catalogued(Vectorised):
         own: Mapping[str, Any] | None = None,
         **about: Any,
     ) -> Self:
-        r"""Make a target that runs a dpcore mechanism, with system randomness unless ``seeded``.
+        r"""Make a target that runs a dpcore mechanism; ``seeded`` as in :class:`Target`.
 
         ``own`` contains further fields of this class, and ``about`` the fields of ``subject``.
         """
@@ -376,7 +376,7 @@ def claim_of(
 class NoiseAdded(Target):
     r"""A target that returns dataset + ``noise``, where the dataset is an integer.
 
-    The noise is drawn with the system's randomness unless ``seeded``.
+    The noise is drawn with the system's randomness unless ``seeded`` is true.
     """
 
     noise: Noise

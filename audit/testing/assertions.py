@@ -81,7 +81,7 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
     allow_constant: bool = False,
     relation: Relation | str | None = None,
 ) -> tuple[AuditReport, ...]:
-    r"""Return the reports, or fail if an audit of ``target`` refutes ``claim`` on one of the pairs.
+    r"""Audit ``target`` on each pair and return the reports; fail if ``claim`` is refuted.
 
     ``claim`` is text such as "epsilon=1" or "epsilon=1,delta=1e-6". Give one ``pair`` of
     neighbouring datasets or several ``pairs``; a catalogue entry has its own pair. ``relation`` is
@@ -90,8 +90,8 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
     If the claim holds and runs are independent, the probability of :class:`Refuted` is at most
     ``alpha``: each of k pairs is tested at level alpha/k. ``runs`` is the number of runs for one
     pair, both datasets together. If the law of the target is known, as for noise, the claim is
-    proven or refuted without runs. Otherwise passing is not a proof: ``resolution`` of a report is
-    the largest probability of a revealing output that the runs could have missed.
+    proven or refuted without runs. For other targets, passing is not a proof: ``resolution`` of a
+    report is the largest probability of a revealing output that the runs could have missed.
 
     Pair i is audited with ``seed`` + i. Without ``seed``, a random seed is used, and printed on
     failure. ``again`` replaces the instructions for repeating the audit in the message of a

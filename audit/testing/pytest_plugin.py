@@ -282,7 +282,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--dp-effort",
         choices=list(EFFORTS),
         default="quick",
-        help="runs: as marked (quick), or ten times as many (nightly)",
+        help="number of runs per audit: as in the mark (quick), or ten times as many (nightly) "
+        "(default: quick)",
     )
     group.addoption(
         "--dp-seed",
@@ -293,7 +294,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    r"""Register the mark and choose the seed of the run, or take it from pytest-xdist."""
+    r"""Register the mark, and choose the seed of the run or take the seed from pytest-xdist."""
     config.addinivalue_line("markers", _MARK)
     seed = getattr(config, "workerinput", {}).get("dp_seed", config.getoption("dp_seed"))
     config.stash[_RUN] = _Run(

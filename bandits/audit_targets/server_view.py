@@ -94,11 +94,11 @@ class ServerView(ABC):
 
     @abstractmethod
     def curve(self) -> Guarantee:
-        r"""The guarantee of all releases that contain the watched user, from their noise."""
+        r"""The guarantee, derived from the noise, of all releases with the watched user."""
 
 
 def claim_of(name: str, found: Guarantee | None) -> Guarantee:
-    r"""Return the guarantee ``found``; raise an error if it is None because there is no privacy."""
+    r"""Return the guarantee ``found``; raise an error if it is None, that is, without privacy."""
     if found is None:
         raise InvalidParameter(
             "privatizer", name, "must be private: a non-private policy has no guarantee"
@@ -293,7 +293,7 @@ def _of(name: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingPolicy(Policy[Any]):
-    r"""A wrapper of the policy ``of`` that uses ``privatizer`` and records every observation."""
+    r"""A wrapper of a policy (``of``) that uses ``privatizer`` and records every observation."""
 
     of: Policy[Any]
     privatizer: Releasing[Any] = field()
@@ -348,9 +348,9 @@ _NOBODY: Final[Mapping[str, Step]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Devices(Privatizer):
-    r"""A wrapper of the privatizer ``of`` that runs the protocol of all users for each release.
+    r"""A wrapper of a privatizer (``of``) that runs the protocol of all users for each release.
 
-    Rewards must be 0 or 1. The released sums have the same law as those of ``of``.
+    Rewards must be 0 or 1. The released sums have the same law as those of the wrapped privatizer.
     """
 
     of: Privatizer

@@ -80,7 +80,8 @@ class LinearView(ServerView):
 def linear_view_of(policy: PhasedElimination) -> LinearView:
     r"""The server's view of a short linear run of ``policy``, whose model must be :data:`MODEL`."""
     if policy.model != MODEL:
-        raise InvalidParameter("model", policy.model, "must be structured_views.MODEL")
+        reason = "must be structured_views.MODEL: two orthogonal actions, rewards in [-1, 1]"
+        raise InvalidParameter("model", policy.model, reason)
     if policy.privatizer.trust == "local":
         held = {each.name: getattr(policy, each.name) for each in fields(policy)}
         policy = _SingleClient(**held)

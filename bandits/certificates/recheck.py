@@ -305,7 +305,9 @@ def _part(where: str, value: object, claims: Mapping[str, Fraction]) -> WorstPar
         raise Malformed(where, "must contain either a certificate or a reason why it is unchecked")
     stated = _claims(f"{where}.claims", item["claims"])
     if [*stated] != [*claims]:
-        raise Malformed(f"{where}.claims", "must state the deltas of the run's claims, in order")
+        raise Malformed(
+            f"{where}.claims", "must have the deltas of the claims of the run, in the same order"
+        )
     return WorstPart(
         **_subject(f"{where}.is", item["is"]),
         claims=stated,

@@ -137,7 +137,7 @@ def _written(entry: Entry) -> str:
 def compare_lines(
     ratios: Sequence[Ratio], left: Mapping[str, Sequence[tuple[str, float]]]
 ) -> list[str]:
-    r"""Format ratios of regrets, one per line, then the unmatched rows ``left`` of A and B."""
+    r"""Format ratios of regrets, one per line, then the rows of A and B without a match."""
     table = [("algorithm", "epsilon", "regret/T of A", "of B", "A/B", "+-")]
     table += [
         (

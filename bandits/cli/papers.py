@@ -26,8 +26,9 @@ def papers_command(
     The papers are Chowdhury and Zhou 2023 (CZ), Li, Zhou and Ji 2022 (LZJ), Tenenbaum and others
     2021 (TKMS), and Chen and others 2020 (CSB).
 
-    The verdicts are holds; loose (holds with a factor of two or more to spare); fails (a proven
-    bound contradicts the theorem); unproven (not refuted, but not shown by the printed proof).
+    The verdicts are "holds"; "loose" (holds with a factor of two or more to spare); "fails" (a
+    proven bound contradicts the theorem); and "unproven" (not refuted, but not shown by the printed
+    proof).
 
     Example: dpcore papers --quick
     """
@@ -40,7 +41,7 @@ def papers_command(
 
 
 def rows(*, quick: bool = False) -> tuple[LaterRow, ...]:
-    r"""All comparisons, each as a function; ``quick`` selects fewer parameters per theorem.
+    r"""All rows of the table, uncomputed; ``quick`` selects fewer parameters per theorem.
 
     >>> len(rows(quick=True)) < len(rows())
     True

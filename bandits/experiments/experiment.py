@@ -78,7 +78,7 @@ r"""Keys and values: :meth:`Experiment.to_json` omits a key that has this value.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    r"""A run of the experiment that is still to be played; ``epsilon`` is its exact text."""
+    r"""The key of one run of an experiment; ``epsilon`` is the exact number as text."""
 
     algorithm: str
     epsilon: str
@@ -276,7 +276,7 @@ class Experiment(RunParameters):
         return Setting(**{**own, "epsilon": epsilon, "arms": arms, "model": model})
 
     def guarantee(self, algorithm: str, epsilon: RationalLike, arms: int) -> RunGuarantee | None:
-        r"""The guarantee of a run of ``algorithm`` for each user, or None if it is not private."""
+        r"""The guarantee of a run of ``algorithm`` for each user, or None without privacy."""
         policy = self.policy(algorithm, epsilon, arms)
         if isinstance(policy, Cucb):
             return policy.guarantee()

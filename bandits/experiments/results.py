@@ -223,7 +223,7 @@ def _curve(line: PlotLine) -> Curve:
 
 
 def label(algorithm: str) -> str:
-    r"""The name of an algorithm in a plot, with its parameter even if it is the default."""
+    r"""The name of an algorithm in a plot, with its parameter, even if that has its default."""
     found = read_algorithm(algorithm)
     value = found.entry.default if found.value is None else found.value
     if found.entry.parameter is None or value is None:

@@ -1,12 +1,13 @@
-r"""Play the runs of an experiment in processes, reproducibly, and store their results in a file.
+r"""Play the runs of an experiment in worker processes, and store the results in a state file.
 
-With a state file (schema ``dpcore-bandit-state/2``) an interrupted experiment can be resumed, even
-after ``kill -9``. The file contains JSON records in the format of :mod:`dpcore.cli.state_file`. The
-first record defines the experiment; each later record is the result of a run, in order. A record is
-on disk before the next is written, so only the last record may be incomplete. An incomplete record
-is dropped, and its run is repeated with the same result. The first record also contains the version
-of the random draws and a digest of the simulated worlds, so that a file with other draws or worlds
-is rejected.
+A state file (schema ``dpcore-bandit-state/2``) makes it possible to resume an interrupted
+experiment, even after ``kill -9``. The file contains JSON records in the format of
+:mod:`dpcore.cli.state_file`. The first record defines the experiment, and each later record is the
+result of the next run. A record is on disk before the next one is written, so only the last record
+may be incomplete. An incomplete record is dropped, and the run is repeated. The result is the same,
+because the draws of a run depend only on the experiment and the run. The first record also contains
+the version of the random draws and a digest of the simulated worlds. A file is rejected if either
+differs.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ def play_tasks(
 
 
 def play_task(experiment: Experiment, world: Environment, task: Task) -> Run:
-    r"""Play one run; its draws depend only on ``experiment`` and ``task``."""
+    r"""Play one run; the draws of the run depend only on ``experiment`` and ``task``."""
     if isinstance(world, BitWorld):
         return play_tasks(experiment, [world], [task])[0]
     policy = experiment.policy(task.algorithm, task.epsilon, world.arms, world.model)

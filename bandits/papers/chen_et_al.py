@@ -40,7 +40,7 @@ _csb = partial(Claim, "CSB", erratum="7")
 
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
-    r"""Yield the comparisons for this paper, each as a function that computes it."""
+    r"""Yield functions, each of which compares a claim of this paper with the exact value."""
     for e in [Fraction(1)] if quick else [Fraction(1, 2), Fraction(1), Fraction(10)]:
         for K in (2,) if quick else (1, 2, 8):
             yield _local("Theorem 1 (Algorithm 1)", e, K, K)

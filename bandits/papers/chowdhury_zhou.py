@@ -1,10 +1,10 @@
-r"""Theorems of CZ compared with exact values, and tail bounds of its noise.
+r"""Theorems of Chowdhury and Zhou (2023, "CZ" in the table) compared with exact values.
 
-CZ: Chowdhury and Zhou, "Distributed Differential Privacy in Multi-Armed Bandits" (ICLR 2023). The
-privacy statements are Theorems 1 to 6, Lemmas 3, 4 and 10, and Appendix I. The sum mod m is
-post-processing of the sum, so the law of the sum determines the privacy loss, except in Theorem 3.
-This theorem is tested with an aggregation that satisfies its definition. Theorems 2 and 3 are
-wrong; their functions take ``form="printed"`` or ``form="corrected"``.
+The paper is "Distributed Differential Privacy in Multi-Armed Bandits" (ICLR 2023). The privacy
+statements are Theorems 1 to 6, Lemmas 3, 4 and 10, and Appendix I. The sum mod m is post-processing
+of the sum, so the law of the sum determines the privacy loss, except in Theorem 3. This theorem is
+tested with an aggregation that satisfies its definition. Theorems 2 and 3 are wrong; their
+functions take ``form="printed"`` or ``form="corrected"``.
 
 The utility statements are Facts 2 and 3, Proposition 1, and Lemmas 1, 2 and 5. A tail bound is
 compared with the exact tail of the law. Bounds in O and Omega without constants are omitted.
@@ -55,7 +55,7 @@ _cz = partial(Claim, "CZ")
 
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
-    r"""Yield the comparisons for this paper, each as a function that computes it."""
+    r"""Yield functions, each of which compares a claim of this paper with the exact value."""
     epsilons = [Fraction(1)] if quick else [Fraction(1, 10), Fraction(1), Fraction(5)]
     for e in epsilons:
         for n in (1024,) if quick else (2, 1024, 10**6):
@@ -99,11 +99,11 @@ def _curve(noise: Noise, moved: int) -> PrivacyCurve:
 
 
 def cz_local(n: int, e: Fraction, p: Fraction, *, constant: int) -> LocalSum:
-    r"""The protocol of CZ Theorem 6 for n users, with g = ceil(epsilon sqrt n) for epsilon = ``e``.
+    r"""The protocol of Chowdhury and Zhou (2023), Theorem 6, for n users.
 
-    Each message has discrete Laplace noise of scale g/epsilon. The threshold for the failure
-    probability p is tau = ceil((c g/epsilon) sqrt(2 n ln(2/p))). The paper does not specify the
-    ``constant`` c.
+    The precision is g = ceil(epsilon sqrt n) for epsilon = ``e``. Each message has discrete Laplace
+    noise of scale g/epsilon. The threshold for the failure probability p is tau = ceil((c
+    g/epsilon) sqrt(2 n ln(2/p))). The paper does not specify the ``constant`` c.
     """
     g, log = ceil_sqrt(e * e * n), log_of(2 / p)
     tau = ceiling(lambda: ball(constant * g / e) * (2 * n * log()).sqrt())
@@ -171,10 +171,10 @@ def leaking_aggregation(chosen: ShuffledPure, spent: Fraction) -> Enclosure:
 
 
 def cz_renyi_bound(order: int, e: Fraction, s: Fraction, *, form: Form) -> Fraction:
-    r"""The bound of CZ Theorem 2 on the Renyi divergence D_alpha, alpha = ``order``.
+    r"""The bound of Chowdhury and Zhou (2023), Theorem 2, on a Renyi divergence.
 
-    For epsilon = ``e`` and the scaling s, D_alpha <= alpha epsilon^2/2 + min{(2 alpha - 1)
-    epsilon^2/(4 s^2) + 3 epsilon/(2 s^3), x}. The paper prints x as 3 epsilon^2/(2s)
+    For alpha = ``order``, epsilon = ``e`` and the scaling s, D_alpha <= alpha epsilon^2/2 + min{(2
+    alpha - 1) epsilon^2/(4 s^2) + 3 epsilon/(2 s^3), x}. The paper prints x as 3 epsilon^2/(2s)
     (``"printed"``), which follows only if g >= s, where g is the precision. The paper's Lemma 3
     with sensitivity g >= s epsilon sqrt n and variance g^2/epsilon^2 gives x = 3 epsilon/(2s) for
     every number n of users (``"corrected"``).
@@ -324,7 +324,7 @@ def _advanced(visits: int, target: Fraction) -> Found:
 
 
 def utility_rows(*, quick: bool) -> Iterator[LaterRow]:
-    r"""Yield the comparisons for utility statements, each as a function that computes it."""
+    r"""Yield functions, each of which compares a utility statement with the exact value."""
     chances = (_DELTA,) if quick else (_TENTH, _DELTA)
     half = Fraction(1, 2)
     yield from _tails(chances, quick=quick)

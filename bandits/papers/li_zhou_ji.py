@@ -1,7 +1,8 @@
-r"""Theorems of LZJ compared with exact values: 4.2, 4.4, 4.6, A.2, C.1, C.3, C.6, and Lemma C.5.
+r"""Theorems of Li, Zhou and Ji (2022, "LZJ" in the table) compared with exact values.
 
-LZJ: Li, Zhou and Ji, "Differentially Private Linear Bandits with Partial Distributed Feedback"
-(WiOpt 2022). Every client takes part in one phase, so the guarantee is that of one release.
+The paper is "Differentially Private Linear Bandits with Partial Distributed Feedback" (WiOpt 2022).
+Theorems 4.2, 4.4, 4.6, A.2, C.1, C.3 and C.6, and Lemma C.5 are compared. Every client takes part
+in one phase, so the guarantee is that of one release.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _scalars = partial(Claim, "LZJ", erratum="4")
 
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
-    r"""Yield the comparisons for this paper, each as a function that computes it."""
+    r"""Yield functions, each of which compares a claim of this paper with the exact value."""
     texts = [("1", "1e-6"), ("10", "1/4"), ("10", "1e-6")]
     if not quick:
         texts += [("1/10", "1e-6"), ("1/2", "1e-3"), ("2", "1e-6"), ("5", "1/4")]
@@ -167,22 +168,23 @@ def _twice(value: Enclosure) -> Enclosure:
 
 
 def lzj_scalar(n: int, g: int, epsilon: Fraction, d: Fraction) -> BitNoise:
-    r"""The random bits of LZJ Algorithm 4, eq. (60), as printed, for n users and precision g.
+    r"""The random bits of Li, Zhou and Ji (2022), Algorithm 4, eq. (60), as printed.
 
-    Each user adds b bits, each of which is 1 with probability p. With delta = ``d``, b = ceil(180
-    g^2 ln(2/delta)/((epsilon/2)^2 n)) and p = 90 g^2 ln(2/delta)/(b (epsilon/2)^2 n). The caller
-    chooses g >= 2B sqrt n for rewards in [-B, B].
+    For precision g, each of n users adds b bits, each of which is 1 with probability p. With delta
+    = ``d``, b = ceil(180 g^2 ln(2/delta)/((epsilon/2)^2 n)) and p = 90 g^2 ln(2/delta)/(b
+    (epsilon/2)^2 n). The caller chooses g >= 2B sqrt n for rewards in [-B, B].
     """
     log, half = log_of(2 / d), epsilon / 2
     return bits_of_cheu(n, g, lambda: log() / ball(half * half))
 
 
 def lzj_scalar_lemma(n: int, g: int, e: Fraction, d: Fraction) -> BitNoise:
-    r"""The random bits for which LZJ Lemma C.5 (Cheu et al. 2021, Lemma 3.1) holds with equality.
+    r"""The random bits that satisfy Lemma C.5 of Li, Zhou and Ji (2022) with equality.
 
-    Each of n users adds b bits, each of which is 1 with probability p. The formula for b contains
-    ln(1/delta) and that for p ln(2/delta), where delta = ``d``, so p can exceed 1/2. The lemma
-    states (epsilon (2/g + 1), delta)-DP for epsilon = ``e`` < 15 and precision g.
+    The lemma is Lemma 3.1 of Cheu et al. (2021). Each of n users adds b bits, each of which is 1
+    with probability p. The formula for b contains ln(1/delta) and that for p ln(2/delta), where
+    delta = ``d``, so p can exceed 1/2. The lemma states (epsilon (2/g + 1), delta)-DP for epsilon =
+    ``e`` < 15 and precision g.
     """
     top, bottom = log_of(2 / d), log_of(1 / d)
     bits = ceiling(lambda: 180 * g * g * bottom() / ball(e * e * n))

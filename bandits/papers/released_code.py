@@ -1,9 +1,10 @@
 r"""Noise samplers of the papers: a floating-point method in a paper, and two bugs in released code.
 
-The numbers of errata are those of docs/errata.md. Erratum 8 is the method in footnote 6 of CZ
-(Chowdhury and Zhou 2023), which draws Polya noise as a Poisson variable with a Gamma mean, in
-floats. Errata 9a and 9b are in the code released with CZ (sayakrc/Differentially-Private-Bandits,
-MABPrivate.py): a wrong parameter of the Polya sampler, and one noise draw for all arms.
+The numbers of errata are those of docs/errata.md. Erratum 8 is the method in footnote 6 of
+Chowdhury and Zhou (2023, "CZ" in the table), which draws Polya noise as a Poisson variable with a
+Gamma mean, in floats. Errata 9a and 9b are in the code released with this paper
+(sayakrc/Differentially-Private-Bandits, MABPrivate.py): a wrong parameter of the Polya sampler, and
+one noise draw for all arms.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _cz = partial(Claim, "CZ")
 
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
-    r"""Yield the comparisons for samplers, each as a function that computes it."""
+    r"""Yield functions, each of which compares a claim about a sampler with the exact value."""
     n, e, g = 1024, Fraction(1, 2), 16
     yield _recipe(n, e, g)
     yield _shares(n, e, g, "8")

@@ -116,7 +116,7 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    r"""A decorator that makes a function return a row of the table, computed when it is called."""
+    r"""A decorator after which a function returns a :data:`LaterRow`, an uncomputed row."""
 
     paper: str
     statement: str

@@ -1,9 +1,10 @@
-r"""Theorems of TKMS compared with exact values: C.1 (Algorithm 3), and the regret bounds 3.1, 3.3.
+r"""Theorems of Tenenbaum et al. (2021, "TKMS" in the table) compared with exact values.
 
-TKMS: Tenenbaum, Kaplan, Mansour and Stemmer, "Differentially Private Multi-Armed Bandits in the
-Shuffle Model" (NeurIPS 2021). The shuffled bits reveal only their sum, so the privacy loss follows
-from the binomial law of the noise bits. A regret bound is compared with the largest regret of a run
-in which all confidence intervals contain their means, plus 4/T for all other runs of T rounds.
+The paper is Tenenbaum, Kaplan, Mansour and Stemmer, "Differentially Private Multi-Armed Bandits in
+the Shuffle Model" (NeurIPS 2021). Theorem C.1 (Algorithm 3) and the regret bounds of Theorems 3.1
+and 3.3 are compared. The shuffled bits reveal only their sum, so the privacy loss follows from the
+binomial law of the noise bits. A regret bound is compared with the largest regret of a run in which
+all confidence intervals contain their means, plus 4/T for all other runs of T rounds.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _tkms = partial(Claim, "TKMS", erratum="5")
 
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
-    r"""Yield the comparisons for this paper, each as a function that computes it."""
+    r"""Yield functions, each of which compares a claim of this paper with the exact value."""
     points = [(1, "0.5"), (10**4, "0.5")]
     if not quick:
         points += [(100, "0.1"), (100, "0.9"), (1000, "0.5"), (10**5, "0.9")]

@@ -1,8 +1,8 @@
-r"""Phased elimination for linear bandits, in the trust models of Li, Zhou and Ji (LZJ).
+r"""Phased elimination for linear bandits, in the trust models of Li, Zhou and Ji (2022).
 
 Action x has the mean reward <theta*, x> for an unknown vector theta*. In phase l = 1, 2, ... let h
 = 2^l, and let pi be a near-G-optimal design on the active actions. Each action x is played in n(x)
-= ceil(h pi(x)) rounds. In DP-DPE (LZJ Algorithm 1), ceil(2^(alpha l)) new clients observe all
+= ceil(h pi(x)) rounds. In their DP-DPE (Algorithm 1), ceil(2^(alpha l)) new clients observe all
 rounds of the phase, for a parameter alpha in (0, 1). Each client sends its average reward of each
 played action. DPE-FixedU has the same number of clients in every phase; by default the total over
 the horizon is that of DP-DPE. In DP-PE (Appendix C, Algorithm 3) every round has a new client. Let
@@ -51,10 +51,10 @@ class Phase:
     r"""A phase in which action ``design.support[i]`` is played in ``times[i]`` rounds.
 
     All of these rounds are observed by ``users`` clients. If ``apart`` is true, every round has a
-    new client instead (LZJ Appendix C), and ``users`` is 1. If ``local`` is true, each client adds
-    noise. ``noise`` and ``rounding`` are variance proxies of the error in each released average
-    that is due to noise and to random rounding. ``tails`` are the tail parameters of the noise
-    (:meth:`bandits.privatizers.vector_averages.AveragePrivatizer.tail`).
+    new client instead (Li, Zhou and Ji 2022, Appendix C), and ``users`` is 1. If ``local`` is true,
+    each client adds noise. ``noise`` and ``rounding`` are variance proxies of the error in each
+    released average that is due to noise and to random rounding. ``tails`` are the tail parameters
+    of the noise (:meth:`bandits.privatizers.vector_averages.AveragePrivatizer.tail`).
     """
 
     model: LinearModel
@@ -87,12 +87,12 @@ class Phase:
 
 
 def paper_staying(phase: Phase, averages: Floats) -> tuple[int, ...]:
-    r"""Return the active actions whose estimate is at most 2W below the best (LZJ eq. 3 and 54).
+    r"""Return the active actions whose estimate is at most 2W below the best estimate.
 
-    Let \|U\| be the number of clients, k the number of actions, T the horizon, d the dimension and
-    h the parameter of the phase. Let sigma be the ``deviation`` of the model, s the number of
-    played actions, and S the upper bound on s
-    (:func:`~bandits.policies.g_optimal_design.most_support`). Then
+    The width W is defined in Li, Zhou and Ji (2022), eq. 3 and 54. Let \|U\| be the number of
+    clients, k the number of actions, T the horizon, d the dimension and h the parameter of the
+    phase. Let sigma be the ``deviation`` of the model, s the number of played actions, and S the
+    upper bound on s (:func:`~bandits.policies.g_optimal_design.most_support`). Then
 
         W = (sqrt(2d/(|U| h)) + sigma/sqrt|U| + sigma_n) sqrt(2 ln(kT)),
 

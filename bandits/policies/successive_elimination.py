@@ -459,7 +459,7 @@ class ShuffleElimination(Elimination):
         return 1 << batch if self.batch is None else self.batch
 
     def pulled(self, phase: int) -> int:
-        r"""The number N of rewards of an active arm in its sums up to ``phase``."""
+        r"""The number N of rewards in all sums of an active arm up to ``phase``."""
         reporting = self.privatizer.reporting
         return sum(reporting(users) * count for users, count in self.sums(phase))
 

@@ -87,12 +87,12 @@ class StreamPrivatizer:
 
     @property
     def block(self) -> int:
-        r"""The number of outcomes that the factorisation adds up to one item; otherwise 1."""
+        r"""The number of outcomes in one item of the factorisation; 1 for other mechanisms."""
         return -(-self.horizon // _MOST_ITEMS) if self.kind == "factorisation" else 1
 
     @property
     def items(self) -> int:
-        r"""The largest number of items of a base arm, which is reached if it is always played."""
+        r"""The largest number of items of a base arm, reached by an arm that is always played."""
         return -(-self.horizon // self.block)
 
     @property

@@ -1,4 +1,4 @@
-r"""Dropouts, collusion and aggregation of a protocol, and what follows for its guarantee.
+r"""Dropouts, collusion and aggregation of a protocol, and the guarantee that results.
 
 The noise of users who drop out or collude gives no protection, so the noise of the other users
 alone must satisfy the guarantee. The noise, the mechanism, the guarantee and the assumptions of a
@@ -228,7 +228,7 @@ def _holds(noise: Noise, least: Noise) -> bool:
 def guarantee_of(
     protocol: AnyProtocol, plan: Deployment, least: Noise | None, relaxed: Relaxed | None
 ) -> Guarantee:
-    r"""The guarantee of one release for each of its users."""
+    r"""The guarantee of one release for each participating user."""
     if isinstance(protocol, PureShuffle):
         return certified_shuffle(protocol, plan.counted_on(protocol.users))
     curve = guarantee(mechanism_of(protocol, plan, least))

@@ -91,7 +91,7 @@ class Releasing(ABC, Generic[Size]):
 
     @abstractmethod
     def guarantee(self, size: Size) -> Guarantee | None:
-        r"""The guarantee of a release for each of its users, or None if it is not private."""
+        r"""The guarantee of a release for each participating user, or None without privacy."""
 
     @abstractmethod
     def assumed(self, size: Size) -> tuple[str, ...]:
@@ -312,7 +312,7 @@ _missed = lru_cache(maxsize=1 << 8)(PureShuffle.missed)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unprotected(Privatizer):
-    r"""The baseline without privacy, which releases the exact sum of rewards in 2^20 steps."""
+    r"""The baseline without privacy: the sum of rewards, each rounded to a multiple of 2^-20."""
 
     @property
     def name(self) -> str:

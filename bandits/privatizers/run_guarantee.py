@@ -30,7 +30,7 @@ _THEOREM: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunGuarantee(Guarantee):
-    r"""The guarantee of a run for each of its users, which is the worst of ``parts``.
+    r"""The guarantee of a run for each of its users, the worst guarantee in ``parts``.
 
     A part is the guarantee for one possible participation of a user: in a single release for new
     users, in all releases of one user for returning users. The ``parts`` cover every possible

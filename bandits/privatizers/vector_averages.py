@@ -1,4 +1,4 @@
-r"""Private averages of several actions at once, the PRIVATIZER procedures of Li, Zhou and Ji (LZJ).
+r"""Private averages of several actions at once, the PRIVATIZER procedures of Li, Zhou and Ji.
 
 A client sends one average reward for each of s actions. Each average is clipped to [-B, B] and
 encoded as an integer in [0, g] (:class:`bandits.batch.Encoding`), so a client changes each of the s
@@ -9,8 +9,9 @@ sums over clients by at most g. The noise is discrete. Its scale depends on ``ca
 - ``"paper"``: the paper's formula; the true epsilon and delta are derived from the noise;
 - ``"pure"``: discrete Laplace noise of scale s g/epsilon, which is epsilon-DP for the client.
 
-Sources in LZJ: eq. 5 (central), eq. 7 (local), Algorithm 2 (shuffle); with one action per client
-Appendix C: eq. 55, eq. 57, Algorithm 4; pure epsilon: Remark C.9. Proofs: docs/proofs/radius.md.
+Sources in Li, Zhou and Ji (2022): eq. 5 (central), eq. 7 (local), Algorithm 2 (shuffle); with one
+action per client Appendix C: eq. 55, eq. 57, Algorithm 4; pure epsilon: Remark C.9. Proofs:
+docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -287,7 +288,10 @@ def least_gaussian(
 
 @lru_cache(maxsize=1 << 12)
 def paper_gaussian(epsilon: Fraction, delta: Fraction, s: int) -> DiscreteGaussian:
-    r"""The noise of LZJ eq. 5, which is proven to give (epsilon, delta) only for epsilon <= 1."""
+    r"""The noise of eq. 5 of Li, Zhou and Ji (2022), for s actions.
+
+    (epsilon, delta)-DP is proven only for epsilon <= 1.
+    """
     ratio = Fraction(lzj_classical_gaussian(epsilon, delta).upper)
     return DiscreteGaussian(sigma_squared=math.ceil(ratio**2 * s * STEPS**2))
 
@@ -306,7 +310,10 @@ def least_shuffle(epsilon: Fraction, delta: Fraction, n: int, s: int) -> VectorS
 
 @lru_cache(maxsize=1 << 12)
 def paper_shuffle(epsilon: Fraction, delta: Fraction, n: int, s: int) -> VectorShuffle:
-    r"""The protocol of LZJ Algorithm 2; raises an error unless (epsilon, delta) is certified."""
+    r"""The protocol of Li, Zhou and Ji (2022), Algorithm 2, for n users and s actions.
+
+    Raises :class:`NotDerived` unless (epsilon, delta)-DP is certified for it.
+    """
     found = lzj_vector(n, s, epsilon, delta)
     protocol = VectorShuffle(
         users=n,
@@ -340,11 +347,12 @@ def _as_gaussian(epsilon: Fraction, delta: Fraction, s: int) -> Fraction:
 
 
 def lzj_classical_gaussian(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
-    r"""The noise multiplier sqrt(2 ln(1.25/delta))/epsilon of LZJ Theorems 4.2, 4.4, C.1 and C.3.
+    r"""The noise multiplier sqrt(2 ln(1.25/delta))/epsilon of Li, Zhou and Ji (2022).
 
-    It is the ratio of the standard deviation of Gaussian noise to the l2 sensitivity. It is proven
-    to give (epsilon, delta) only for epsilon <= 1 (Dwork and Roth 2014, Theorem A.1);
-    ``accounting`` provides the exact calibration and the true guarantee of this ratio.
+    Their Theorems 4.2, 4.4, C.1 and C.3 use this ratio of the standard deviation of Gaussian noise
+    to the l2 sensitivity. The ratio is proven to give (epsilon, delta)-DP only for epsilon <= 1
+    (Dwork and Roth 2014, Theorem A.1). ``accounting`` provides the exact calibration and the true
+    guarantee of this ratio.
     """
     e, log = epsilon_of(epsilon), log_of(Fraction(5, 4) / rational_in("delta", delta, "(0, 1)"))
     return narrow(lambda: (2 * log()).sqrt() / ball(e), WIDTH_BITS)
@@ -365,5 +373,5 @@ def _check_kept(epsilon: Fraction, delta: Fraction, protocol: VectorShuffle) -> 
         one = BinomialBox(trials=some, bounds=(g,), probability=protocol.probability)
         if s * Fraction(one.delta(epsilon / s).upper) <= delta:
             return
-    wanted = f"that the bits of LZJ Algorithm 2 satisfy ({epsilon}, {delta})"
+    wanted = f"that Algorithm 2 of Li, Zhou and Ji satisfies ({epsilon}, {delta})-DP"
     raise NotDerived(wanted, "use exact calibration")

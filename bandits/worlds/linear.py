@@ -1,9 +1,9 @@
 r"""Simulated worlds of linear bandits, in which the users' parameters vary around one theta*.
 
-The experiments of LZJ (Li, Zhou and Ji, arXiv 2207.05827, Section 7) have dimension d = 20, k =
-10^3 actions and 10^5 users, whose parameters differ from theta* by xi with standard deviation sigma
-= 0.1. The following choices are not in the paper: actions and theta* are uniform on the unit
-sphere, xi and the noise of a round are normal, and the privatizer clips averages at B = 2.
+The experiments of Li, Zhou and Ji (arXiv 2207.05827, Section 7) have dimension d = 20, k = 10^3
+actions and 10^5 users, whose parameters differ from theta* by xi with standard deviation sigma =
+0.1. The following choices are not in the paper: actions and theta* are uniform on the unit sphere,
+xi and the noise of a round are normal, and the privatizer clips averages at B = 2.
 
 The paper's Appendix C has no experiments. For it, and for the comparison in Section 8 of many
 clients per phase with one client per round, rewards here are -1 and 1, which need no clipping, and
@@ -139,7 +139,7 @@ class CoveredWorld(LinearWorld):
 
 
 def sphere_instance(seed: int, actions: int, *, dimension: int = _DIMENSION) -> LinearWorld:
-    """Create instance ``seed`` of the worlds of LZJ, Figure 2.
+    """Create instance ``seed`` of the worlds of Li, Zhou and Ji (2022), Figure 2.
 
     The points of the ``actions`` actions, and theta*, are uniform on the unit sphere.
     """

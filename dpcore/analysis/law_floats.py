@@ -82,10 +82,10 @@ def sizes(k: Integers) -> Integers:
 
 
 def by_runs(law: RunLaw, k: Integers, column: Column) -> Floats:
-    r"""Return the pmf, cdf or sf (``column``) of ``law`` at each k, with relative error < 2^-51.
+    r"""Return the function ``column`` (pmf, cdf or sf) of ``law`` at each number in ``k``.
 
-    For k < 0 the result is 0, or 1 for the sf, as is right for laws on 0, 1, 2, ... Values below
-    2^-1020 may become 0.
+    The relative error is below 2^-51, except that values below 2^-1020 may become 0. The law is on
+    0, 1, 2, ..., so the pmf and the cdf of negative numbers are 0, and the sf is 1.
     """
     values = np.full(len(k), 1.0 if column == "sf" else 0.0)
     index = k // _LENGTH

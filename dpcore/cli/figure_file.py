@@ -156,7 +156,7 @@ def outside_legend(
 
 
 def fold(text: Text, width: float, lines: int = _LINES) -> None:
-    r"""Wrap a text to ``lines`` lines of at most ``width`` pixels; longer text is truncated."""
+    r"""Wrap a text to ``lines`` lines or fewer of at most ``width`` pixels, or truncate it."""
     words = text.get_text()
     for letters in range(_LINE, 9, -5):
         text.set_text("\n".join(wrap(words, letters, max_lines=lines)))

@@ -1,8 +1,9 @@
 r"""Read input files of limited size, and write output files atomically, for all commands.
 
-An output file is checked before the computation. The file is written under a temporary name in the
-same folder (a dot, the name and the process ID) and then renamed. The temporary files of a killed
-process are removed when the same output file is next written.
+Before a computation, :func:`check_writable` checks that the output file can be written. The file is
+written under a temporary name in the same folder and then renamed. The temporary name consists of a
+dot, the name of the file, the process ID and random characters. If the process is killed, the next
+process that writes the same output file removes the temporary file.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def file_errors(argument: str, path: str | Path) -> Iterator[None]:
 
 
 def read_bytes(argument: str, path: str | Path, *, most: int, stdin: bool = False) -> bytes:
-    r"""Read the first ``most`` bytes of a regular file.
+    r"""Read at most ``most`` bytes from the beginning of a regular file.
 
     Raises :class:`InvalidParameter` if the path is a device or a pipe, because reading it could
     block forever. With ``stdin=True`` the path ``-`` means standard input.

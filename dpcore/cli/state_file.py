@@ -94,7 +94,7 @@ class StateFile:
             os.ftruncate(self.handle, size)
 
     def restart(self, data: bytes) -> None:
-        r"""Replace the content with ``data``; return when the file and its name are on disk."""
+        r"""Replace the content of the file with ``data``, and flush file and folder to disk."""
         self.cut(0)
         self.append(data)
         with file_errors(self.argument, self.path):
@@ -109,7 +109,7 @@ def open_state(argument: str, path: Place, *, owner: str) -> Iterator[StateFile]
     r"""Open or create a state file, and keep it locked until the block ends.
 
     ``owner`` is the kind of program that uses the file, for error messages. Opening never truncates
-    the file. If the block fails while the file is empty, the file is removed.
+    the file. If the block fails, a file that was created here and is still empty is removed.
     """
     try:
         import fcntl

@@ -52,7 +52,7 @@ def show(found: dict[str, Any] | Iterable[str]) -> None:
 
 
 def aligned(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list[str]:
-    r"""Format rows with aligned columns; the columns in ``right`` are right-aligned."""
+    r"""Format rows with aligned columns; ``right`` contains indices of right-aligned columns."""
     ends = set(right)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [

@@ -115,9 +115,10 @@ def in_processes(
 
 @dataclass(slots=True, kw_only=True)
 class Prefetch:
-    r"""An iterator over calls that stops while ``most`` results are unread.
+    r"""An iterator over ``calls`` that stops if at least N = ``most`` results are unread.
 
-    joblib calls it under a lock, so it needs no lock of its own.
+    A new iteration continues with the next call. joblib advances the iterator under a lock, so the
+    iterator needs no lock of its own.
     """
 
     calls: Iterator[tuple[Any, ...]]

@@ -87,7 +87,7 @@ class DiscreteLaplace(SymmetricNoise):
         return LaplaceDigits(self.scale)
 
     def share(self, parties: int) -> Noise:
-        r"""The law of one of ``parties`` shares, PolyaDifference(shape=1/parties, scale=scale).
+        r"""The law of one of k = ``parties`` shares: PolyaDifference with shape 1/k and this scale.
 
         >>> DiscreteLaplace(scale=10).share(4)
         PolyaDifference(shape='1/4', scale=10)

@@ -219,7 +219,7 @@ class _Bits(LocalReport):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnaryEncoding(_Bits):
-    r"""Report one bit per value, 1 with probability ``own`` or, for other values, ``other``.
+    r"""Report one bit per value: P(1) is ``own`` for the true value, ``other`` for the rest.
 
     Symmetric (basic RAPPOR): own = 1 - other = e^(epsilon/2)/(e^(epsilon/2) + 1). Optimised:
     own = 1/2, other = 1/(e^epsilon + 1), which has less variance. A report is a row of booleans.

@@ -70,7 +70,7 @@ class Ordered:
     def _refuse_number(self, other: object) -> None:
         # An interval is not a number: == would be False even for the value that it encloses.
         if isinstance(other, _NUMBERS):
-            raise TypeError(f"{self!r} == {other!r} is undefined: use <, <=, >, >= or its bounds")
+            raise TypeError(f"{self!r} == {other!r} is undefined: compare with <, <=, > or >=")
 
 
 def _below(one: Ordered, other: object, sign: str, *, strictly: bool) -> bool:
@@ -262,7 +262,7 @@ def _floor(end: arb) -> End:
 
 
 def integer_below(value: arb) -> int:
-    r"""An integer that is <= every number in the ball, and is the floor if the ball is tight."""
+    r"""An integer <= all numbers in the ball, normally the floor of its lower end."""
     floor = value.lower().floor().unique_fmpz()
     if floor is None:
         raise PrecisionExhausted("the enclosure is not finite, so it has no integer bound")

@@ -322,7 +322,7 @@ def _written(number: int) -> str:
 
 
 def text(argument: str, value: object, reason: str) -> str:
-    r"""Return ``value`` as a plain ``str``; raise an error with ``reason`` if it is not one."""
+    r"""Return ``value`` as a plain ``str``; raise an error with ``reason`` if it is not text."""
     if not issubclass(type(value), str):
         raise InvalidParameter(argument, value, reason)
     return str.__str__(value)

@@ -186,11 +186,12 @@ users are named "0", "1" and so on."""
 class RunOutcome:
     r"""The result of a run: the estimate, the participants and the record for accounting.
 
-    ``honest`` is the number of participants who do not collude. ``record`` is None if the server's
-    view is not that of a single mechanism: for a :class:`PureShuffle` (see
-    ``accounting.protocol_guarantees.pure_shuffle_guarantee``) and for a :class:`ShuffledPure` (the
-    guarantee of ``sum_mechanism(honest)`` plus 2 epsilon_hat, given the assumed aggregation).
-    ``assumptions`` lists the assumptions of the guarantee.
+    ``honest`` is the number of participants who do not collude. ``assumptions`` lists the
+    assumptions of the guarantee. ``record`` is None for two protocols, because no single mechanism
+    describes the server's view. The guarantee of a :class:`PureShuffle` is given by
+    ``accounting.protocol_guarantees.pure_shuffle_guarantee``. The epsilon of a
+    :class:`ShuffledPure` is that of ``sum_mechanism(honest)`` plus 2 epsilon_hat, if the
+    aggregation is (epsilon_hat, q_hat)-relaxed.
     """
 
     estimate: Fraction | tuple[Fraction, ...]

@@ -109,9 +109,9 @@ class InversionTable:
     F is the distribution function of the law, and ``cdf(k)`` is a ball around F(k) at the current
     precision, for every integer k. ``thresholds[i]`` is the threshold of F(first + i) (see
     :func:`certified_threshold`). The first threshold is 0 or belongs to the smallest value of the
-    law. If the last one is below 2^64 - 1, the table is called open above, because it omits the
-    largest values. A 64-bit random word that equals a threshold, or lies above the last one, needs
-    further bits (:meth:`refine`). Any other word determines the draw.
+    law. If the last one is less than 2^64 - 1, the table omits the largest values. A 64-bit random
+    word that equals a threshold, or lies above the last one, needs further bits (:meth:`refine`).
+    Any other word determines the draw.
     """
 
     __slots__ = ("_cdf", "_certain", "_guide", "_open", "_shift", "_thresholds", "first")
@@ -202,7 +202,7 @@ class Inverted:
 
 
 class Difference:
-    r"""A batch sampler of the difference of two independent draws of ``one``."""
+    r"""A batch sampler of the difference of two independent draws of the sampler ``one``."""
 
     __slots__ = ("_one",)
 
@@ -235,11 +235,12 @@ def table_of_masses(
 ) -> InversionTable:
     r"""Build the inversion table of a law from balls around its masses.
 
-    ``masses[i]`` contains P(X = first + i), and ``below`` contains P(X < first), at the precision
-    ``TABLE_BITS``. If ``first`` is the smallest value, ``below`` is exactly 0; otherwise F(first)
-    must be below 2^-64. If the masses sum to less than 1 - 2^-64, the table is open above
-    (:class:`InversionTable`). The balls should be narrow: each threshold that they leave undecided
-    costs an evaluation of ``cdf``.
+    For a draw X of the law, ``masses[i]`` contains P(X = first + i), and the ball ``below``
+    contains P(X < first), at the precision ``TABLE_BITS``. If ``first`` is the smallest value of
+    the law, ``below`` must be exactly 0; otherwise P(X <= first) must be less than 2^-64. If P(X <
+    first) and the masses sum to less than 1 - 2^-64, the table omits the largest values of the law,
+    which are drawn by :meth:`InversionTable.refine`. The balls should be narrow, because each
+    threshold that they leave undecided costs an evaluation of ``cdf``.
     """
     _, *sums = accumulate(masses, initial=below)
     if not below.is_zero() and not (sums and sums[0] * _WORDS < 1):

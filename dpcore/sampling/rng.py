@@ -311,10 +311,10 @@ def below(rng: Rng, bound: int, count: int) -> Integers:
 
 
 class Reservoir(list[int]):
-    r"""Noise values that were drawn ahead of use.
+    r"""A stock of noise values that were drawn in advance.
 
-    The list contains single values, because ``list.pop`` is atomic. Arrays of values are taken from
-    separate blocks.
+    Requests for one value use the list itself, because ``list.pop`` is atomic. Requests for an
+    array of values use separate blocks, which are not in the list.
     """
 
     __slots__ = ("__weakref__", "_blocks", "_era")

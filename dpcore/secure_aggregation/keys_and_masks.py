@@ -207,7 +207,7 @@ class Channel:
     def between(
         cls, terms: Round, own: str, other: str, enrolled: KeyPair, public: bytes
     ) -> Channel:
-        r"""Build the channel of ``own`` from its key pair and the ``public`` key of ``other``."""
+        r"""Build the channel of user ``own`` to user ``other``, whose public key is ``public``."""
         secret = agreements(enrolled.private, {other: public})[other]
         return cls(
             terms=terms,
@@ -296,7 +296,7 @@ def subtract(left: Integers, right: Integers, modulus: int) -> Integers:
 def add_pair_masks(
     total: Integers, secrets: Mapping[str, bytes], terms: Round, own: str
 ) -> Integers:
-    r"""Add to ``total`` the mask that ``own`` shares with each user named in ``secrets``.
+    r"""Add to ``total`` the masks that user ``own`` shares with the users named in ``secrets``.
 
     The mask is added if own < other and subtracted otherwise, so that the two masks of a pair of
     users cancel in the sum.

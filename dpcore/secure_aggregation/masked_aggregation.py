@@ -165,25 +165,25 @@ class AggregationServer(_SingleUse):
         return f"<AggregationServer: {self.due or 'nothing'} is due>"
 
     def receive(self, data: bytes) -> None:
-        r"""Receive one message of the current step (``server.receive``)."""
+        r"""Receive the message of one user in the current step."""
         with self._lock.here():
             step = self.due or "receive"
             self._step(step, lambda at: (masked_server.receive(at, data), None))
 
     def close_keys(self) -> Outbox:
-        r"""End step 1, as :func:`dpcore.secure_aggregation.server.close_keys` does."""
+        r"""End step 1: return the public keys to be sent to each user."""
         return self._step("close_keys", masked_server.close_keys)
 
     def close_shares(self) -> Outbox:
-        r"""End step 2 (``server.close_shares``)."""
+        r"""End step 2: return the sealed shares to be sent to each user."""
         return self._step("close_shares", masked_server.close_shares)
 
     def close_inputs(self) -> Outbox:
-        r"""End step 3 (``server.close_inputs``)."""
+        r"""End step 3: return the requests for shares that unmask the sum."""
         return self._step("close_inputs", masked_server.close_inputs)
 
     def finish(self) -> Total:
-        r"""End step 4 (``server.finish``)."""
+        r"""End step 4: return the sum of the inputs that arrived."""
 
         def total_twice(at: masked_server.Unmasking) -> tuple[Total, Total]:
             total = masked_server.finish(at)

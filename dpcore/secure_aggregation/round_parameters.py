@@ -189,7 +189,7 @@ class NeighbourhoodRisk:
 
     @property
     def exposure(self) -> Fraction:
-        r"""A bound on the probability that the server learns more than the sum; add it to delta."""
+        r"""An upper bound on P(the server learns more than the sum), to be added to delta."""
         return min(Fraction(1), self.corrupted + self.disconnected)
 
 

@@ -195,7 +195,7 @@ class _NoisyBar(OwnedState):
 
 
 class MaxNoise(Enum):
-    r"""The noise laws of :class:`NoisyMax`."""
+    r"""The noise laws that :class:`NoisyMax` can add to the scores."""
 
     LAPLACE = "laplace"
     EXPONENTIAL = "exponential"
@@ -213,8 +213,9 @@ class NoisyMax(ScoreMechanism):
 
     With ``gap=True`` the lead of the chosen score is also released, at no further cost (Ding et al.
     2019). The lead is the chosen noisy score minus the smallest value at which the score would
-    still have been chosen: the second largest noisy score, plus 1 if that score wins ties.
-    ``gap=True`` needs discrete Laplace noise and at least two scores.
+    still have been chosen. This value is the second largest noisy score, plus 1 if the random
+    tie-breaking would have preferred that score. ``gap=True`` needs discrete Laplace noise and at
+    least two scores.
 
     >>> from dpcore import SeededRng
     >>> best = NoisyMax(epsilon=8, sensitivity=1)
