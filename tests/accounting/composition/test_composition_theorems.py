@@ -54,7 +54,7 @@ def visit(noise: Any, sensitivity: Any = 1, scope: Scope = REPLACE) -> PrivacyCu
     return PrivacyCurve(noise=noise, sensitivity=sensitivity, scope=scope)
 
 
-SKELLAM, GAUSSIAN = visit(Skellam(variance=400)), visit(DiscreteGaussian(sigma_squared=400))
+SKELLAM, GAUSSIAN = visit(Skellam(variance=40)), visit(DiscreteGaussian(sigma_squared=400))
 LAPLACE = visit(DiscreteLaplace(scale=20))
 POLYA = visit(PolyaDifference(shape="0.9", scale=2))
 SAMPLED = PoissonSampled(

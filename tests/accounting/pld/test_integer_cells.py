@@ -143,7 +143,7 @@ def test_cells_of_single_integers_are_exact_up_to_rounding(case: Case) -> None:
 
 
 @changes
-@by_day(7)
+@by_day(5)
 @pytest.mark.parametrize("listed", [True, False], ids=["masses", "tails"])
 @pytest.mark.parametrize("case", [*CASES[:2], *CASES[3:]], ids=name_of)
 def test_ranges_of_integers_enclose_the_curve(
@@ -196,7 +196,7 @@ def all_between(case: int, gap: str) -> bool:
     return all(between(table_of(p), world, gap) for p, world in directions(*CASES[case]))
 
 
-@by_day(5)
+@by_day(4)
 @changes
 @pytest.mark.parametrize(
     ("listed", "case", "name", "old", "new"),

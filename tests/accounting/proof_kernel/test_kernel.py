@@ -104,7 +104,7 @@ def width(each: Round, rounds: int, plan: Plan, epsilon: Fraction) -> Fraction:
     return Fraction(found.width)
 
 
-@by_day(6)
+@by_day(4)
 @pytest.mark.parametrize("rounds", [1, 2])
 @pytest.mark.parametrize("rate", [Fraction(1), Fraction(1, 3)])
 @pytest.mark.parametrize("law", LAWS)
@@ -180,7 +180,9 @@ def reals(plan: Plan) -> Any:
     """Two rounds, by quadrature over the outcome of one of them."""
     rate = Fraction(1, 3)
     row = [[(Round("gaussian", (), Fraction(1), (1 - rate, rate), ONE), 2)]]
-    return lambda: Curve(row, row, plan).delta(HALF), two_samples("1", rate, mp.mpf("0.5"), 1)
+    return lambda: Curve(row, row, plan).delta(HALF), two_samples(
+        "1", rate, mp.mpf("0.5"), 1, pieces=28
+    )
 
 
 COARSE: Final = Plan(Fraction(1, 8), 36, 1 << 12, 1)
