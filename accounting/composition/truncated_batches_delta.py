@@ -54,7 +54,8 @@ class Truncated(Guarantee):
     ... )
     >>> total = compose((PoissonSampled(curve=curve, rate="1/100"), 100))
     >>> cut = Truncated(total=total, examples=10_000, most=180)
-    >>> cut.cut_at_all.upper_float, float(cut.delta(1).upper - total.delta(1).upper)
+    >>> more = cut.delta(1, "1/10").upper - total.delta(1, "1/10").upper
+    >>> cut.cut_at_all.upper_float, float(more)
     (1.6...e-11, 6.0...e-11)
 
     Raises :class:`InvalidParameter` if ``total`` has a part that is not a Poisson sample, or if

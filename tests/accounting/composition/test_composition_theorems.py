@@ -12,17 +12,7 @@ import pytest
 from mpmath import mp, mpf
 
 import accounting.composition.composition_theorems as module
-from accounting import (
-    Approx,
-    Assumed,
-    NotDerived,
-    Pure,
-    Rdp,
-    ZCdp,
-    compose,
-    per_user,
-    routes,
-)
+from accounting import Approx, Assumed, NotDerived, Pure, Rdp, ZCdp, compose, per_user, routes
 from accounting.composition.composition_theorems import Route, advanced_over_splits
 from accounting.derive_guarantee import PoissonSampled
 from accounting.privacy_curves.release_curve import PrivacyCurve
@@ -37,11 +27,7 @@ from dpcore import (
     Skellam,
 )
 from tests.day_and_nightly import by_day
-from tests.support.accounting.brute_force import (
-    hockey_stick,
-    real,
-    response,
-)
+from tests.support.accounting.brute_force import hockey_stick, real, response
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal
 
@@ -121,18 +107,7 @@ def test_published_bounds_of_sums_are_reproduced() -> None:
         (visit(Binomial(trials=100, probability="1/2")), {"renyi", "paper", "zcdp"}),
         (Assumed(Pure("1/10"), "said so"), {"paper"}),
     ],
-    ids=[
-        "skellam",
-        "laplace",
-        "polya",
-        "pure",
-        "approx",
-        "zcdp",
-        "rdp",
-        "sampled",
-        "binomial",
-        "assumed",
-    ],
+    ids="skellam laplace polya pure approx zcdp rdp sampled binomial assumed".split(),
 )
 def test_each_route_gives_a_bound_or_a_reason(guarantee: Any, without: set[str]) -> None:
     found = table(guarantee, 2)
