@@ -11,13 +11,7 @@ import pytest
 from accounting import NotDerived, PrivacyCurve, compose, guarantee
 from accounting.convert_guarantees import as_pure
 from accounting.guarantees.stated_guarantees import PureBound
-from accounting.law_pairs.registry import (
-    Shift,
-    candidates,
-    coordinates_of,
-    heaviest,
-    maximal,
-)
+from accounting.law_pairs.registry import Shift, candidates, coordinates_of, heaviest, maximal
 from dpcore import (
     Binomial,
     DiscreteGaussian,
