@@ -317,7 +317,7 @@ REPORTS: Final = "randomised-response:epsilon=2,values=5 --scheme shuffled:users
         ("gaussian:sigma=10", "2", "at most 25 satisfy epsilon"),
         ("gaussian:sigma=10", "2/5", "at most 1 satisfies epsilon"),
         ("gaussian:sigma=1", "1/10", "1, the safest value, does not satisfy it"),
-        ("gaussian:sigma=1e9", "1", "already satisfies it"),
+        ("gaussian:sigma=1e9", "1", "the riskiest value of the search, satisfies it"),
         (PICKED, "7.5", "1 is proven to satisfy epsilon"),
         (PICKED, "6", "1, the safest value, is not proven to satisfy it"),
         (REPORTS, "2", "3 are proven to satisfy epsilon"),
