@@ -44,9 +44,9 @@ class AllocatedSample(ByOrder, DescribedSample):
 
     >>> from accounting.descriptions.description import Description
     >>> from accounting.descriptions.real_noise import Gaussian
-    >>> epoch = Description(noise=Gaussian(sigma=1), scheme=Allocation(rounds=20))
+    >>> epoch = Description(noise=Gaussian(sigma=1), scheme=Allocation(rounds=4))
     >>> AllocatedSample(description=epoch).epsilon("1e-6")
-    Bound([2.0..., 2.0...], 'renyi')
+    Bound([3.5..., 3.5...], 'renyi')
 
     Raises :class:`InvalidParameter` if the noise is outside the range of floats.
     """

@@ -19,7 +19,7 @@ from abc import abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, ClassVar, Final, TypeAlias, cast
 
 from flint import arb
@@ -162,19 +162,12 @@ class SampledRelease(DescribedSample):
         found = DominatingPairs.tabled(*self.directions)
         return found if self.attained else replace(found, attained=(), aligned=False)
 
-    def at(self, epsilon: arb) -> arb:
-        r"""The delta at ``epsilon`` >= 0: the maximum over both orders of the datasets."""
-        found = [
-            sum((ball(chance) * pair.curve(epsilon) for chance, pair in kinds), arb(0))
-            for kinds in cast("tuple[Kinds, ...]", self.directions)
-        ]
-        return reduce(arb.max, found)
-
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         exact = at_least_zero("epsilon", epsilon)
         if not cast("RealCurve", self.curve).in_floats:
             return Enclosure(Fraction(0), self.unsampled.enclose_delta(exact, bits).upper)
-        found = narrowed(lambda: self.at(ball(exact)), bits, _SMALLEST)
+        kinds = cast("tuple[Kinds, ...]", self.directions)
+        found = narrowed(lambda: _largest_delta(kinds, ball(exact)), bits, _SMALLEST)
         return within(found, Fraction(0), Fraction(1))
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
@@ -183,9 +176,10 @@ class SampledRelease(DescribedSample):
             return Enclosure.exactly(0)
         if not cast("RealCurve", self.curve).in_floats:
             return Enclosure(Fraction(0), self.unsampled.enclose_epsilon(most, bits).upper)
+        directions = cast("tuple[Kinds, ...]", self.directions)
         if most == 0:
-            return largest(pair.largest_loss() for kinds in self.directions for _, pair in kinds)
-        return inverse(self.at, most, bits)
+            return largest(pair.largest_loss() for kinds in directions for _, pair in kinds)
+        return inverse(partial(_largest_delta, directions), most, bits)
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""Enclose the maximum of D_alpha, alpha = ``order`` > 1, over both orders of the datasets.
@@ -413,6 +407,14 @@ def curve_of(description: Description) -> Curve:
     noise: Any = description.noise
     kind = RealCurve if isinstance(noise, RealNoise) else PrivacyCurve
     return kind(noise=noise, sensitivity=description.moved, scope=description.scope)
+
+
+def _largest_delta(directions: tuple[Kinds, ...], epsilon: arb) -> arb:
+    found = [
+        sum((ball(chance) * pair.curve(epsilon) for chance, pair in kinds), arb(0))
+        for kinds in directions
+    ]
+    return reduce(arb.max, found)
 
 
 def both_ways(

@@ -54,11 +54,9 @@ class Truncated(Guarantee):
     ... )
     >>> total = compose((PoissonSampled(curve=curve, rate="1/100"), 100))
     >>> cut = Truncated(total=total, examples=10_000, most=180)
-    >>> (
-    ...     cut.cut_at_all.upper_float,
-    ...     cut.epsilon("1e-6", "1e-8").upper_float - total.epsilon("1e-6", "1e-8").upper_float,
-    ... )
-    (1.6...e-11, 6.4...e-06)
+    >>> more = cut.delta(1, "1/10").upper - total.delta(1, "1/10").upper
+    >>> cut.cut_at_all.upper_float, float(more)
+    (1.6...e-11, 6.0...e-11)
 
     Raises :class:`InvalidParameter` if ``total`` has a part that is not a Poisson sample, or if
     ``most`` or ``examples`` is not an integer >= 1.

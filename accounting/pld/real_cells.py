@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -208,22 +208,29 @@ class RealPair(LossTable):
     def _guess(self, epsilon: float) -> tuple[arb, arb]:
         # Two points close to that output, in floats.
         low, high = float(self.shifts[0]), float(self.shifts[-1])
-        rises, step = self.rises, 1.0
+        rises, step, about = self.rises, 1.0, self._loss_alone()
         while not self.density.kinks and step < _FAR_OUT:
-            inside = self._about(low) < epsilon < self._about(high)
-            if inside or self._about(high) < epsilon < self._about(low):
+            inside = about(low) < epsilon < about(high)
+            if inside or about(high) < epsilon < about(low):
                 break
             low, high, step = low - step, high + step, 2 * step
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            if (self._about(middle) < epsilon) == rises:
+            if (about(middle) < epsilon) == rises:
                 low = middle
             else:
                 high = middle
         return arb(low), arb(high if high > low else math.nextafter(low, math.inf))
 
-    def _about(self, x: float) -> float:
-        return float(self.loss(np.array([x]))[0])
+    def _loss_alone(self) -> Callable[[float], float]:
+        # The loss as a fast function of a single number.
+        exponent = self.density.exponent_alone()
+        p, q = ([(_log_weight(w), float(j)) for w, j in terms] for terms in (self.p, self.q))
+
+        def side(terms: list[tuple[float, float]], x: float) -> float:
+            return reduce(_log_of_sum, [log - exponent(x - j) for log, j in terms])
+
+        return lambda x: side(p, x) - side(q, x)
 
     def _excess(self, x: arb, growth: arb) -> arb:
         # log(dP/dQ(x)/growth).
@@ -361,12 +368,19 @@ def _combined(weights: list[Fraction], components: list[Approximate]) -> Approxi
     return Approximate(value, error)
 
 
+def _log_weight(weight: Fraction) -> float:
+    # The log of a quotient of integers: the weight may be below all floats.
+    return math.log(weight.numerator) - math.log(weight.denominator)
+
+
+def _log_of_sum(a: float, b: float) -> float:
+    # log(e^a + e^b).
+    low, high = (a, b) if a < b else (b, a)
+    return high + math.log1p(math.exp(low - high)) if low > -math.inf else high
+
+
 def _log_mixture(density: Density, terms: tuple[tuple[Fraction, int], ...], x: Floats) -> Floats:
-    # The log of a weight is that of a quotient of integers: the weight may be below all floats.
-    logs = [
-        math.log(w.numerator) - math.log(w.denominator) - density.exponent(x - shift)
-        for w, shift in terms
-    ]
+    logs = [_log_weight(w) - density.exponent(x - shift) for w, shift in terms]
     found: Floats = np.logaddexp.reduce(logs, axis=0)
     return found
 

@@ -75,8 +75,12 @@ def sizes(values: Complexes) -> Floats:
     >>> sizes(np.array([3 + 4j])).item() >= 5
     True
     """
-    squares: Floats = values.real * values.real + values.imag * values.imag
-    return np.sqrt(squares) * SLACK + TINY
+    found: Floats = values.real * values.real
+    found += values.imag * values.imag
+    np.sqrt(found, out=found)
+    found *= SLACK
+    found += TINY
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +103,18 @@ class Discs:
 
     def times(self, other: Discs) -> Discs:
         r"""The products x_i y_i."""
-        here, there = sizes(self.centres), sizes(other.centres)
+        here = sizes(self.centres)
+        there = here if other is self else sizes(other.centres)
+        # Step by step in place: new memory for each step would take most of the time.
         with np.errstate(over="ignore"):  # a radius may be infinite
-            radii: Floats = here * other.radii + self.radii * (there + other.radii)
-            radii += PRODUCT * here * there
-            return Discs(self.centres * other.centres, radii * SLACK)
+            radii, far = here * other.radii, there + other.radii
+            far *= self.radii
+            radii += far
+            np.multiply(PRODUCT, here, out=far)
+            far *= there
+            radii += far
+            radii *= SLACK
+            return Discs(self.centres * other.centres, radii)
 
     def power(self, exponent: int) -> Discs:
         r"""The powers x_i^n for n = ``exponent`` >= 1, by repeated squaring."""

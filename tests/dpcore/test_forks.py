@@ -128,7 +128,7 @@ os.register_at_fork(
     after_in_child=lambda: signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 3e-4)))
 from dpcore import DiscreteLaplace, forks, noise
 from dpcore.sampling import rng
-noises = [DiscreteLaplace(scale=2**50 + 2**20 * i) for i in range(50)]
+noises = [DiscreteLaplace(scale=2**50 + 2**20 * i) for i in range(int(sys.argv[3]))]
 draw = lambda: {law.sample() for law in noises}
 draw()
 if sys.argv[1] == "hooks alone":
@@ -151,14 +151,14 @@ for _ in range(int(sys.argv[2])):
     os.close(there)
     with os.fdopen(here) as answer:
         drawn = set(map(int, answer.read().split()))
-    assert os.waitpid(child, 0)[1] == 0 and len(drawn) == 50
+    assert os.waitpid(child, 0)[1] == 0 and len(drawn) == len(noises)
     repeats += bool(drawn & draw())
 print(repeats)
 """
 
 
 def storm(what: str, times: int) -> int:
-    done = python("-c", STORM, what, str(times))
+    done = python("-c", STORM, what, str(times), str(effort(10, 50)))
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
 

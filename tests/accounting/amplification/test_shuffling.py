@@ -181,7 +181,7 @@ def test_randomised_response_has_a_lower_and_an_upper_bound(
 
 
 def test_epsilon_is_the_inverse_of_delta() -> None:
-    found = guarantee(ShuffledReports(report=UnaryEncoding(epsilon=2, values=20), users=60))
+    found = guarantee(ShuffledReports(report=UnaryEncoding(epsilon=2, values=20), users=30))
     for delta in ("1e-3", "1e-20"):
         bound = ends(found.epsilon(delta))
         assert found.delta(bound.upper).upper <= Fraction(delta)

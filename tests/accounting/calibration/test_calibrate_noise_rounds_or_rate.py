@@ -232,7 +232,7 @@ def test_the_noise_of_the_honest_users_meets_the_target() -> None:
     assert Fraction(bits.noise.parameters["trials"]) % 10 == 0
 
 
-@settings(max_examples=effort(4, 12), deadline=None)
+@settings(max_examples=effort(2, 12), deadline=None)
 @example(law="skellam", epsilon="7", delta="1e-6", rounds=1000, moves=16)
 @given(
     law=st.sampled_from(LAWS[: effort(3, len(LAWS))]),

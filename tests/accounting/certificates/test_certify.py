@@ -51,15 +51,17 @@ def test_the_certificate_of_one_release_holds_and_with_a_moved_end_fails(
     assert verify(found).holds
     assert Certificate.from_text(found.text()) == found
     document = found.to_json()
-    for i, claim in enumerate(document["claims"]):
+    for claim in document["claims"]:
         if "digits" not in claim:
             continue
+        alone = sealed({**document, "claims": [claim]})
+        assert verify(alone).holds
         # A wider interval around an exact value is also a true claim.
         shorter = () if claim["lower"] == claim["upper"] else ((0, 1), (-1, 0))
         for lower, upper in ((1, 1), (-1, -1), (1, 0), (0, -1), *shorter):
-            moved = copy.deepcopy(document)
+            moved = copy.deepcopy(alone)
             if not all(
-                move(moved["claims"][i], end, by)
+                move(moved["claims"][0], end, by)
                 for end, by in (("lower", lower), ("upper", upper))
             ):
                 continue

@@ -12,17 +12,7 @@ import pytest
 from mpmath import mp, mpf
 
 import accounting.composition.composition_theorems as module
-from accounting import (
-    Approx,
-    Assumed,
-    NotDerived,
-    Pure,
-    Rdp,
-    ZCdp,
-    compose,
-    per_user,
-    routes,
-)
+from accounting import Approx, Assumed, NotDerived, Pure, Rdp, ZCdp, compose, per_user, routes
 from accounting.composition.composition_theorems import Route, advanced_over_splits
 from accounting.derive_guarantee import PoissonSampled
 from accounting.privacy_curves.release_curve import PrivacyCurve
@@ -37,11 +27,7 @@ from dpcore import (
     Skellam,
 )
 from tests.day_and_nightly import by_day
-from tests.support.accounting.brute_force import (
-    hockey_stick,
-    real,
-    response,
-)
+from tests.support.accounting.brute_force import hockey_stick, real, response
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal
 
@@ -54,7 +40,7 @@ def visit(noise: Any, sensitivity: Any = 1, scope: Scope = REPLACE) -> PrivacyCu
     return PrivacyCurve(noise=noise, sensitivity=sensitivity, scope=scope)
 
 
-SKELLAM, GAUSSIAN = visit(Skellam(variance=400)), visit(DiscreteGaussian(sigma_squared=400))
+SKELLAM, GAUSSIAN = visit(Skellam(variance=40)), visit(DiscreteGaussian(sigma_squared=400))
 LAPLACE = visit(DiscreteLaplace(scale=20))
 POLYA = visit(PolyaDifference(shape="0.9", scale=2))
 SAMPLED = PoissonSampled(

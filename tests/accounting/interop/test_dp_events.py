@@ -411,7 +411,7 @@ def test_events_within_a_sample_are_imported(events: Any) -> None:
 def test_imported_truncated_batches_agree_with_dp_accounting(dp: Any, events: Any) -> None:
     """dp-accounting's result for the event is at least ours, and equal under replacement."""
     cut, relations = events.TruncatedSubsampledGaussianDpEvent, dp.NeighboringRelation
-    many = events.SelfComposedDpEvent(cut(200, 0.1, 24, 1.0), 50)
+    many = events.SelfComposedDpEvent(cut(60, 0.1, 10, 2.0), 50)
     both = events.ComposedDpEvent([many, cut(3, 0.5, 2, 1.0)])
     for relation, most in ((relations.ADD_OR_REMOVE_ONE, 1.1), (relations.REPLACE_ONE, 1 + 1e-4)):
         ours = accountant(relation).compose(both).get_epsilon(1e-6)

@@ -25,6 +25,7 @@ from accounting.certificates.single_file import single_file
 from accounting.composition.compose import compose
 from accounting.derive_guarantee import guarantee
 from dpcore import DiscreteGaussian, Mechanism
+from tests.day_and_nightly import effort
 from tests.support.accounting.handwritten_certificates import certificate, enclosed, noise
 
 ROOT = Path(__file__).parents[3]
@@ -174,7 +175,7 @@ def test_both_verifiers_refuse_values_and_arguments_outside_the_format(kernel: K
 def test_a_changed_character_is_refused_by_both_verifiers(kernel: Kernel) -> None:
     text = (VECTORS / "evidence_laplaces.json").read_text(encoding="utf-8")
     original, chosen = json.loads(text), random.Random(5)
-    for _ in range(100):
+    for _ in range(effort(30, 100)):
         i, new = chosen.randrange(len(text)), chosen.choice('07x"{},: -')
         changed = text[:i] + new + text[i + 1 :]
         try:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from flint import acb, arb
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore import Enclosure
 from dpcore.analysis import contour_sums as contour
 from dpcore.numbers.enclosure import ball, precision
-from tests.day_and_nightly import by_day
+from tests.day_and_nightly import by_day, effort
 from tests.support.dpcore.exact_coin_sums import Coins
 from tests.support.dpcore.mutants import mutated, rewired
 
@@ -41,6 +41,7 @@ gaps = st.fractions(min_value=Fraction(1, 3), max_value=4, max_denominator=64)
 bits = st.sampled_from([2, 20, 53, 100])
 
 
+@settings(max_examples=effort(20, 1000))
 @given(coins, st.integers(-10, 10), lines, gaps, bits)
 def test_masses_and_tails_are_enclosed_for_any_contour(
     given_coins: list[Any], t: int, line: Fraction, gap: Fraction, prec: int
@@ -58,6 +59,7 @@ def test_masses_and_tails_are_enclosed_for_any_contour(
         assert holds(contour._contour(law, t, right, min(gap, right), tail=True), law.above(t))
 
 
+@settings(max_examples=effort(20, 1000))
 @given(coins, st.integers(0, 12), st.sampled_from([20, 53, 100]))
 def test_central_masses_are_enclosed(given_coins: list[Any], reach: int, prec: int) -> None:
     mirrored = [(p, -sign) for p, sign in given_coins]
@@ -145,7 +147,7 @@ BOUNDS: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
-@by_day(6)
+@by_day(4)
 @pytest.mark.parametrize("name", BOUNDS)
 @pytest.mark.parametrize("tail", [False, True])
 def test_a_coarse_contour_sum_includes_every_remainder(name: str, tail: bool) -> None:
@@ -180,6 +182,7 @@ def test_the_bound_on_omitted_frequencies_includes_the_pole() -> None:
     assert falls_short(mutated(contour._contour, "1 - (-c).exp() if tail else arb(1)", "arb(1)"))
 
 
+@settings(max_examples=effort(20, 1000))
 @given(coins, lines, st.integers(0, 6), st.integers(2, 40))
 def test_omitted_frequencies_are_within_their_bound(
     given_coins: list[Any], line: Fraction, last: int, points: int

@@ -144,7 +144,7 @@ def test_a_copy_that_shares_its_reservoir_is_detected() -> None:
     assert {noise.sample() for _ in range(50)} & {twin.sample() for _ in range(50)}
 
 
-@by_day(32)
+@by_day(16)
 @pytest.mark.parametrize("source", [SystemRng(), SeededRng(1)], ids=repr)
 def test_a_single_draw_is_a_python_integer(noise: Noise, source: Any) -> None:
     assert type(noise.sample(rng=source)) is int
@@ -173,6 +173,7 @@ def test_arrays_of_draws_belong_to_the_caller(noise: Noise) -> None:
     assert 2**40 + 123 not in [noise.sample() for _ in range(100)]
 
 
+@by_day(2)
 @pytest.mark.parametrize(
     ("shape", "dtype"), [((), "int8"), ((0, 3), "int64"), ((5,), "uint16"), ((2, 1, 2), "uint64")]
 )

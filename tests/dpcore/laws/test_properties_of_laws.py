@@ -23,7 +23,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import narrow, precision
 from dpcore.sampling.inversion import Difference
-from tests.day_and_nightly import by_day
+from tests.day_and_nightly import by_day, spread
 from tests.support.dpcore import mpmath_precision
 from tests.support.dpcore.mpmath_precision import holds
 from tests.support.dpcore.mutants import mutated, rewired
@@ -44,7 +44,7 @@ def test_contours_enclose_plain_sums(shape: Fraction, scale: Fraction) -> None:
     two = Branch(right=shape, left=shape, scale=scale)
     law, difference = Polya(shape=shape, scale=scale), PolyaDifference(shape=shape, scale=scale)
     with mpmath_precision.digits(50):
-        for k in (0, 1, 2, 9, 60, 300):
+        for k in spread((0, 1, 2, 9, 60, 300), 3):
             for contour, branch, place, exact in (
                 (branch_contour.mass, one, k, one_sided.pmf(law, k)),
                 (branch_contour.mass, two, k, two_sided.pmf(difference, k)),

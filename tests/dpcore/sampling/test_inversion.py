@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 
 from dpcore import PrecisionExhausted
 from dpcore.numbers.enclosure import ball
-from dpcore.sampling.inversion import (
-    InversionTable,
-    Uniform,
-    invert,
-    table_of_masses,
-)
+from dpcore.sampling.inversion import InversionTable, Uniform, invert, table_of_masses
 from tests.day_and_nightly import by_day
 from tests.support.dpcore import mpmath_precision
 from tests.support.dpcore.mutants import mutated

@@ -41,7 +41,7 @@ from tests.support.dpcore.tables import (
 from tests.support.laws import discrete_laplace
 
 
-@by_day(4)
+@by_day(3)
 @pytest.mark.parametrize("scale", LAPLACE_SCALES + LARGE_SCALES, ids=str)
 def test_every_threshold_of_every_digit_is_correct(scale: Fraction) -> None:
     sampler = laplace_digits(scale)
@@ -84,7 +84,7 @@ TABLED: dict[type[Noise], list[Noise]] = {
         )
     ],
 }
-BY_DAY = 2
+BY_DAY = 1
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore.sampling.rng import SeededRng
@@ -17,6 +17,7 @@ from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation, Step
 from dpcore.secure_aggregation.messages import AggregationRefused
 from dpcore.secure_aggregation.round_parameters import Neighbourhood
 from dpcore.secure_aggregation.shamir import PRIME
+from tests.day_and_nightly import effort
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import names, refusal
 from tests.support.dpcore.scripted_rng import NeverAsked
@@ -64,6 +65,7 @@ def rounds(draw: st.DrawFn, spare: int = 0) -> tuple[MaskedAggregation, dict[str
     return parts, vanish, draw(st.integers(0, 1000))
 
 
+@settings(max_examples=effort(20, 1000))
 @given(rounds())
 def test_planned_dropouts_at_any_step_leave_an_exact_sum(
     drawn: tuple[MaskedAggregation, dict[str, Step], int],
@@ -71,6 +73,7 @@ def test_planned_dropouts_at_any_step_leave_an_exact_sum(
     assert sum_is_right(*drawn)
 
 
+@settings(max_examples=effort(20, 1000))
 @given(rounds(spare=1))
 def test_one_dropout_more_than_planned_is_refused(
     drawn: tuple[MaskedAggregation, dict[str, Step], int],

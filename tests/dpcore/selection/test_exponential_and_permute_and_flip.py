@@ -171,8 +171,8 @@ MECHANISMS: dict[str, tuple[Any, int]] = {
     "flip-two": (Selection(**ONE, count=2), 3),
     "exponential-noise": (NoisyMax(**ONE), 2),
     "laplace": (NoisyMax(**ONE, noise=MaxNoise.LAPLACE), 2),
-    "above-two": (AboveThreshold(**ONE, threshold=1, count=2), effort(2, 3)),
     "above": (AboveThreshold(**ONE, threshold=1), 3),
+    "above-two": (AboveThreshold(**ONE, threshold=1, count=2), effort(2, 3)),
 }
 WITH, AGAINST = (0, 1), (-1, 0, 1)
 

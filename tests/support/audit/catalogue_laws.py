@@ -82,8 +82,9 @@ def wrapped_noise(value: int) -> Masses:
 
 def around(noise: str, reach: int, step: int = 1) -> Law:
     """A value in steps plus noise, by the reference of its law."""
-    masses = {k: second(read_noise(noise), "pmf", k) for k in range(-2 * reach, 2 * reach + 1)}
-    return lambda value: {k: masses[k - step * value] for k in range(-reach, reach + 1)}
+    law = read_noise(noise)
+    window = range(-reach, reach + 1)
+    return lambda value: {k: second(law, "pmf", k - step * value) for k in window}
 
 
 def gaussian(sigma_squared: int, step: int, reach: int) -> Law:
