@@ -36,6 +36,7 @@ _SHARED: Final = (
     Enum,
     np.dtype,
 )
+_PROTOCOL: Final = 5  # protocol 4, the default, loses the byte order of NumPy's arrays
 _INERT: Final = frozenset({tuple, frozenset})
 _CONTAINERS: Final = _INERT | {list, dict, set, bytearray}
 _GENERATORS: Final = (
@@ -60,7 +61,7 @@ def copies(name: str, dataset: Any) -> Callable[[], Any]:
     if _CONTAINERS.issuperset(map(type, held.values())):
         # Pickling is ten times faster than deepcopy, but may fail if the dataset holds a function.
         with suppress(Exception):
-            packed = pickle.dumps(dataset)
+            packed = pickle.dumps(dataset, _PROTOCOL)
             return lambda: pickle.loads(packed)  # noqa: S301  # packed here
     for item in held.values():
         if isinstance(item, _GENERATORS):
@@ -136,7 +137,7 @@ def _copied_table(output: Any) -> Any:
         or is_arrow(type(output))
         or any(str(column.dtype).lower() == "object" for column in columns_of(output))
     ):
-        return pickle.loads(pickle.dumps(output))  # noqa: S301  # packed here
+        return pickle.loads(pickle.dumps(output, _PROTOCOL))  # noqa: S301  # packed here
     return copy.deepcopy(output)
 
 
@@ -147,7 +148,7 @@ def _apart(value: Any, held: dict[int, object]) -> tuple[Any, Callable[[], Any]]
         within = _reached(found).items()
         if not any(place in held and type(item) not in _INERT for place, item in within):
             return found, lambda: copy.deepcopy(found)
-    packed = pickle.dumps(value)
+    packed = pickle.dumps(value, _PROTOCOL)
     return pickle.loads(packed), lambda: pickle.loads(packed)  # noqa: S301  # packed above
 
 
