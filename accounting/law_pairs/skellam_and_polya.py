@@ -88,7 +88,7 @@ class SummedPair(Pair):
 
     @abstractmethod
     def beyond(self, first: int, order: Fraction, logs: Sequence[arb]) -> arb:
-        r"""An enclosure of the sum over m >= ``first`` of the t(m) above, or an infinite ball."""
+        r"""An enclosure of the sum of t(m) (module docstring) over m >= ``first``, or infinity."""
 
     @abstractmethod
     def reach(self, order: Fraction, bits: int) -> int:

@@ -96,7 +96,7 @@ class Pair(ABC):
         return self
 
     def hidden(self) -> Loss:
-        r"""The mass P(L = oo) of outcomes impossible under Q; raises :class:`NotDerived`."""
+        r"""The mass P(L = oo), which is impossible under Q; :class:`NotDerived` if unknown."""
         if self.everywhere:
             return Fraction(0)
         raise NotDerived("the mass outside the shifted support of this noise", "use alpha > 0")

@@ -180,7 +180,7 @@ def multiples(high: Turns, low: Turns, counts: Integers) -> Turns:
 
 
 def upward(value: arb) -> float:
-    r"""A float above every number in the nonnegative ball ``value``; infinite if it is unbounded."""
+    r"""An upper bound on the nonnegative ball ``value``; infinite if the ball is unbounded."""
     top = value.upper()
     return float(top) * SLACK + TINY if top.is_finite() else math.inf
 

@@ -331,7 +331,7 @@ def _led(total: ContourSum, goal: arb, otherwise: float) -> float:
 
 
 def spare_mass(delta: float, wanted: float, rounds: int) -> float:
-    r"""The P-mass of losses that each round may count as infinite; 0 if floats are too coarse."""
+    r"""The P-mass of losses that each round may count as infinite; 0 if it is below 1e-306."""
     spare = _SPARED * delta * wanted / rounds
     return 2.0 ** math.floor(math.log2(spare)) if spare >= _LEAST_SPARE else 0.0
 

@@ -315,7 +315,10 @@ def cumulants(exponents: Floats, losses: Floats) -> tuple[float, float, float]:
 
 
 def tilted(listing: Listing, tilt: Fraction) -> DiscreteFactor:
-    r"""The factor at ``tilt`` > 0 for a discretised loss; raises :class:`PrecisionExhausted`."""
+    r"""The factor of the contour integral for the discretised loss ``listing`` at ``tilt`` > 0.
+
+    Raises :class:`PrecisionExhausted` if the moment at ``tilt`` exceeds the range of floats.
+    """
     weights, error, reference = _grown(listing, tilt)
     scale = float(weights.sum())
     if not (math.isfinite(scale) and scale > 0):

@@ -136,7 +136,11 @@ class Enumeration:
         return best
 
     def listing(self, least: float) -> Listing | None:
-        r"""The discretised total loss, or None as above; round outcomes below ``least`` are cut."""
+        r"""The discretised total loss, or None if there are too many outcomes.
+
+        Outcomes of mass below ``least`` for a round, or ``least``^2 for a sum, are left out. In an
+        upper bound their mass is at infinity.
+        """
         found = self._listed(least, above=self._up)
         return None if found is None else found[0]
 

@@ -77,9 +77,9 @@ class FewLargeLosses:
 
     @classmethod
     def of(cls, line: ContourIntegral, epsilon: float, delta: float) -> FewLargeLosses | None:
-        r"""The total loss of ``line``; None unless its rounds are equal and tabled, and misplaced.
+        r"""The total loss of ``line``, or None if its rounds differ or large losses are not rare.
 
-        Misplaced means that :meth:`ContourIntegral.misplaced` holds at ``epsilon`` and ``delta``.
+        They count as rare if :meth:`ContourIntegral.misplaced` holds at ``epsilon`` and ``delta``.
         """
         match line.parts:
             case ((TabledLoss() as part, rounds),) if (
