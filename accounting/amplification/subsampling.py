@@ -114,7 +114,7 @@ class DescribedSample(OneRelease):
         return self.curve.assumptions
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""An upper bound on rho: the smaller of rho without sampling and a bound by largest losses.
+        r"""An upper bound on rho: rho without sampling, or a bound by the largest loss if smaller.
 
         Sampling never increases the zCDP parameter rho, because D_alpha is jointly quasi-convex
         (van Erven and Harremoes 2014, Theorem 13). Raises :class:`NotDerived` if neither bound is

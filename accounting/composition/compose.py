@@ -107,7 +107,6 @@ class Composition(Guarantee):
 
     @property
     def rounds(self) -> int:
-        r"""The number of releases."""
         return sum(count for _, count in self.parts)
 
     @property

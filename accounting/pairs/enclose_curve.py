@@ -194,7 +194,7 @@ def better(one: Enclosure, two: Enclosure, side: int, relative: Fraction) -> Enc
     - ``side`` 0: both enclosures contain the true value. The result is their intersection.
     - ``side`` 1: both are upper bounds. The result is the enclosure with the smaller upper end; if
       the upper ends agree to the ``relative`` width, it has the larger lower end.
-    - ``side`` -1: both are lower bounds. As for 1, with upper and lower exchanged.
+    - ``side`` -1: both are lower bounds. The result is as for 1, with upper and lower exchanged.
     """
     if not side:
         return within(one, two.lower, two.upper)

@@ -96,7 +96,7 @@ class Pair(ABC):
         return self
 
     def hidden(self) -> Loss:
-        r"""The mass P(L = oo), which is impossible under Q; :class:`NotDerived` if unknown."""
+        r"""The P-mass of outcomes impossible under Q; raises :class:`NotDerived` if unknown."""
         if self.everywhere:
             return Fraction(0)
         raise NotDerived("the mass outside the shifted support of this noise", "use alpha > 0")
@@ -106,7 +106,7 @@ class Pair(ABC):
         raise NotDerived(f"a table of the losses of {self!r}", "compose its guarantee instead")
 
     def mass_balls(self, first: int, last: int) -> list[arb] | None:
-        r"""The masses at ``first`` to ``last``, or None if the caller should use ``noise.pmf``."""
+        r"""The noise masses from ``first`` to ``last``; None if the caller must use ``pmf``."""
         del first, last
         return None
 

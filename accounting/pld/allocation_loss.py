@@ -2,9 +2,9 @@ r"""The privacy loss of random allocation: an example is in one of t rounds, cho
 
 An epoch has t rounds. P is the law of its outputs with the example, and Q the law without. The
 likelihood ratio of the epoch is R = dP/dQ = (R_1 + ... + R_t)/t, where R_s is the likelihood ratio
-of round s with the example in it. Under Q the R_s are independent with mean 1. Mean-preserving
-spreads of the R_s also spread R, which bounds every divergence from above; conditional means bound
-it from below. Both ways reduce the law of every sum to few atoms (docs/proofs/cells.md).
+of round s with the example in it. Under Q the R_s are independent with mean 1. Replacing the R_s by
+mean-preserving spreads bounds every divergence from above, and by conditional means from below, and
+both ways reduce the law of every sum of R_s to few atoms (docs/proofs/cells.md).
 
 For Gaussian noise of variance sigma^2, an example of norm D and v = sigma^2/D^2, R_s = e^u_s with
 u_s ~ Normal(-1/2v, 1/v) under Q. The Renyi divergences of order a follow from moments under Q:

@@ -95,16 +95,14 @@ class Approximate(Columns):
 
     @property
     def upper(self) -> Floats:
-        r"""Upper bounds on the numbers."""
         return self.value + self.error + np.abs(self.value) * 2 * _UNIT
 
     @property
     def lower(self) -> Floats:
-        r"""Lower bounds on the numbers."""
         return self.value - self.error - np.abs(self.value) * 2 * _UNIT
 
     def over(self, other: Approximate) -> Approximate:
-        r"""Divide by ``other`` >= 0; infinite where a divisor may be 0 or a float overflows."""
+        r"""Divide by ``other`` >= 0; a quotient is infinite if large or its divisor may be 0."""
         least = other.value - other.error
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             value = self.value / other.value
@@ -271,7 +269,10 @@ class Cells(Columns):
 
 
 def listed_above(*kinds: tuple[float, Cells]) -> Listing:
-    r"""An upper bound on the loss of a mixture: ``kinds`` are (probability rounded up, cells)."""
+    r"""An upper bound on the loss of a mixture; ``kinds`` are pairs (rounded probability, cells).
+
+    The probabilities are rounded up.
+    """
     found = [(chance, *cells.atoms_above()) for chance, cells in kinds]
     return Listing.above(
         np.concatenate([losses for _, losses, _, _ in found]),
@@ -281,7 +282,7 @@ def listed_above(*kinds: tuple[float, Cells]) -> Listing:
 
 
 def listed_below(*kinds: tuple[float, Cells]) -> Listing:
-    r"""A lower bound on the loss of a mixture: ``kinds`` are (probability rounded down, cells)."""
+    r"""As :func:`listed_above`, a lower bound for probabilities that are rounded down."""
     found = [(chance, *cells.atoms_below()) for chance, cells in kinds]
     return Listing.below(
         np.concatenate([losses for _, losses, *_ in found]),
@@ -337,7 +338,7 @@ class LossTable(ABC):
         r"""An enclosure of the largest privacy loss."""
 
     def cut(self, spare: float) -> LossTable:
-        r"""The same round, whose largest losses, of P-mass <= about ``spare``, may be one cell."""
+        r"""The same round, where largest losses of P-mass about ``spare`` may become one cell."""
         del spare
         return self
 
@@ -496,7 +497,7 @@ r"""Pairs (probability, table), one for each kind of round; the outcome reveals 
 
 
 def sketch_of(cells: Cells, x: Floats | None = None) -> Sketch:
-    r"""The :data:`Sketch` of the cells with finite log(P-mass/Q-mass), numbered or placed at x."""
+    r"""The :data:`Sketch` of the cells with finite log(P-mass/Q-mass), at ``x`` or numbered."""
     p, q = cells.p.value, cells.q.value
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         losses = np.log(p / q)

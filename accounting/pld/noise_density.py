@@ -125,10 +125,10 @@ class Density(ABC):
     def leading(
         self, terms: tuple[tuple[Fraction, int], ...], *, right: bool
     ) -> tuple[int, Callable[[], arb]]:
-        r"""The leading term of sum_j w_j e^(t(x) - t(x - j)) for x -> infinity, or -infinity.
+        r"""The leading term of sum_j w_j e^(t(x) - t(x - j)) as x tends to +infinity or -infinity.
 
-        x -> infinity if ``right`` is true. ``terms`` are the pairs (w_j, j). Returns the order of
-        growth, and a function for the coefficient, up to a factor that depends only on the order.
+        x tends to +infinity if ``right`` is true. ``terms`` are the pairs (w_j, j). Returns the
+        order of growth, and a function for the coefficient, up to a factor given by the order.
         """
 
     @abstractmethod

@@ -149,7 +149,7 @@ class MatrixCurve(_OneMatrix):
         return (noise.assumption,) if isinstance(noise, Gaussian) else ()
 
     def losses(self) -> tuple[NormalLoss, NormalLoss]:
-        r"""A loss that some neighbours attain, and one that dominates the loss of any neighbours."""
+        r"""A loss that some neighbours attain, and one that dominates those of all neighbours."""
         low, high = self.mechanism.variances
         return NormalLoss(variance=low), NormalLoss(variance=high)
 
