@@ -60,7 +60,7 @@ class RealPair(LossTable):
 
     @classmethod
     def sampled(cls, density: Density, rate: Fraction, shift: int = 1) -> RealPair:
-        r"""The pair of Poisson sampling: a sampled unit moves the query by ``shift``, only under P."""
+        r"""The pair of Poisson sampling, where a sampled unit moves the query by ``shift`` under P."""
         rest = ((1 - rate, 0),) if rate < 1 else ()
         return cls(density=density, p=(*rest, (rate, shift)), q=((Fraction(1), 0),))
 
@@ -72,7 +72,7 @@ class RealPair(LossTable):
 
     @classmethod
     def replaced(cls, density: Density, rate: Fraction) -> RealPair:
-        r"""The pair of Poisson sampling: a sampled unit moves the query by 1 under P, -1 under Q."""
+        r"""The pair of Poisson sampling, whose unit moves the query by 1 under P, by -1 under Q."""
         rest = ((1 - rate, 0),) if rate < 1 else ()
         return cls(density=density, p=(*rest, (rate, 1)), q=(*rest, (rate, -1)))
 

@@ -117,6 +117,7 @@ class AllAtoms(LossPart):
     @property
     @abstractmethod
     def atoms(self) -> Listing:
+        r"""The discretised distribution of the loss."""
 
     def few_atoms(self, least: float, *, coarse: bool = False) -> Listing | None:
         del least, coarse
