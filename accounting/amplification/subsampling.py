@@ -312,8 +312,8 @@ class FixedSizeSample(AmplifiedSample):
     r"""A sample of fixed size, drawn without replacement; neighbours differ in one replaced unit.
 
     A pair of laws with the privacy curve of this release is known, but neighbouring datasets need
-    not have these output laws. So no Renyi divergence is proven, and the bounds on compositions
-    differ.
+    not have these output laws. So no Renyi divergence is proven, and the upper and the lower bound
+    on a composition differ.
     """
 
     __slots__ = ()

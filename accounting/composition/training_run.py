@@ -55,7 +55,7 @@ class TrainingRun:
     Raises
     ------
     InvalidParameter
-        If a number is outside its range, or if epochs and rounds are both given or both missing.
+        If a number is outside its range, or if epochs and rounds are both missing or disagree.
 
     Examples
     --------

@@ -269,10 +269,7 @@ class Cells(Columns):
 
 
 def listed_above(*kinds: tuple[float, Cells]) -> Listing:
-    r"""An upper bound on the loss of a mixture; ``kinds`` are pairs (rounded probability, cells).
-
-    The probabilities are rounded up.
-    """
+    r"""An upper bound on the loss of a mixture of ``kinds`` (probability rounded up, cells)."""
     found = [(chance, *cells.atoms_above()) for chance, cells in kinds]
     return Listing.above(
         np.concatenate([losses for _, losses, _, _ in found]),
@@ -282,7 +279,7 @@ def listed_above(*kinds: tuple[float, Cells]) -> Listing:
 
 
 def listed_below(*kinds: tuple[float, Cells]) -> Listing:
-    r"""As :func:`listed_above`, a lower bound for probabilities that are rounded down."""
+    r"""A lower bound on the loss of a mixture of ``kinds`` (probability rounded down, cells)."""
     found = [(chance, *cells.atoms_below()) for chance, cells in kinds]
     return Listing.below(
         np.concatenate([losses for _, losses, *_ in found]),

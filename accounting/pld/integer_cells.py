@@ -75,9 +75,9 @@ _MOST_LOSS: Final = 680
 class IntegerPair(LossTable):
     r"""The integer outputs of ``pair``, divided into cells.
 
-    The integers outside a window form one cell on each side. The window contains at most all
-    integers whose mass exceeds about e^-``outside`` times the largest mass, or it is the range
-    outside which the loss is constant.
+    The integers outside a window form one cell on each side. If the loss is constant outside a
+    range of integers, this range is the window. If not, the window contains at most the integers
+    whose mass exceeds about e^-``outside`` times the largest mass.
 
     >>> from accounting.law_pairs.skellam_and_polya import SkellamPair
     >>> from accounting.pld.discretise_round import Focus

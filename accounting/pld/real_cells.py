@@ -60,7 +60,7 @@ class RealPair(LossTable):
 
     @classmethod
     def sampled(cls, density: Density, rate: Fraction, shift: int = 1) -> RealPair:
-        r"""The pair of Poisson sampling, where a sampled unit moves the query by ``shift`` under P."""
+        r"""The pair of Poisson sampling, whose unit moves the query by ``shift`` only under P."""
         rest = ((1 - rate, 0),) if rate < 1 else ()
         return cls(density=density, p=(*rest, (rate, shift)), q=((Fraction(1), 0),))
 

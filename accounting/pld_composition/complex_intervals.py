@@ -49,9 +49,7 @@ _REST: Final = np.uint64(64 - _TABLE_BITS)
 
 
 def gamma(operations: int) -> float:
-    r"""A bound on the error of n = ``operations`` roundings: n u/(1 - n u), rounded up.
-
-    It is a relative error (Higham 2002, Lemma 3.1).
+    r"""The relative error n u/(1 - n u) of n = ``operations`` roundings (Higham 2002), rounded up.
 
     >>> gamma(1) > UNIT
     True

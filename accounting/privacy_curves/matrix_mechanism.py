@@ -86,7 +86,7 @@ class MatrixMechanism:
 
     @property
     def moved(self) -> SquaredSensitivity:
-        r"""The squared l2 sensitivity of C x if one participation changes x by at most norm 1."""
+        r"""The squared l2 sensitivity of C x if a participation moves a row of x by at most 1."""
         return squared_sensitivity(self.strategy, self.participation)
 
     @property

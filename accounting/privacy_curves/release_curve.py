@@ -243,7 +243,7 @@ class PairCurve(OneRelease):
 
     @abstractmethod
     def products(self) -> tuple[Coordinates, ...]:
-        r"""Products of a pair for each coordinate; at each epsilon a product is the worst case."""
+        r"""Products of pairs, one per coordinate; at each epsilon one product is the worst case."""
 
     def worst(self) -> Coordinates:
         r"""The product of pairs with the largest loss and the largest zCDP parameter."""
@@ -340,7 +340,7 @@ class PairCurve(OneRelease):
         return self._both(self.enclose_zcdp(bits_of(relative)))
 
     def enclose_zcdp(self, bits: int = _BITS) -> Enclosure:
-        r"""The zCDP parameter rho, to a relative width of 2^-bits or, without closed form, 1e-4."""
+        r"""The zCDP parameter rho, to a relative width of 2^-bits; 1e-4 without a closed form."""
         return _added(self.worst(), lambda pair: pair.zcdp(), _checked(bits))
 
     def _totals(self, ask: Callable[..., Enclosure], bits: int) -> Iterator[Enclosure]:
