@@ -163,7 +163,7 @@ class SampledRelease(DescribedSample):
         return found if self.attained else replace(found, attained=(), aligned=False)
 
     def at(self, epsilon: arb) -> arb:
-        r"""The delta at ``epsilon`` >= 0: the maximum over both orders of the datasets."""
+        r"""The delta for real-valued noise: the maximum over both orders of the datasets."""
         found = [
             sum((ball(chance) * pair.curve(epsilon) for chance, pair in kinds), arb(0))
             for kinds in cast("tuple[Kinds, ...]", self.directions)

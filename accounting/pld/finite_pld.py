@@ -228,7 +228,8 @@ class Listing:
         ``losses`` and ``masses`` are lower bounds, ``most`` are upper bounds on the masses, and
         ``hidden`` is a lower bound on the mass at infinity. An atom whose mass may be 0 is dropped,
         since its loss may have any value. All other missing mass is added to the smallest remaining
-        loss, so that the result is stochastically smaller.
+        loss, so that the result is stochastically smaller. Raises :class:`PrecisionExhausted` if no
+        atom remains and ``hidden`` is 0.
         """
         order = np.argsort(losses, kind="stable")
         losses, masses, most = losses[order], masses[order], most[order]

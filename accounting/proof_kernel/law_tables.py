@@ -79,7 +79,7 @@ _SIZES: Final[Mapping[str, Callable[..., float]]] = {
 
 
 def size(each: Round, digits: int) -> int:
-    r"""An estimate of the number of masses in a round's table; raises :class:`Refused` if large."""
+    r"""An estimate of the number of masses in a round's table; :class:`Refused` if above 2^17."""
     found = 4.0 * _FINE
     if each.law == "discrete-laplace":
         found = float(abs(each.shift))
