@@ -38,9 +38,9 @@ class AllocatedSample(ByOrder, DescribedSample):
 
     Each unit takes part in ``picks`` of the ``rounds`` rounds. All sets of rounds are equally
     likely. The set of a unit is secret, independent of all other units, and drawn again for each
-    epoch. For one pick there are lower and upper bounds, for several picks only upper bounds.
-    Several epochs compose through their Renyi divergences, and for one pick also through their
-    privacy losses.
+    epoch. There are upper bounds, and lower bounds if :attr:`listed` is true, which needs one pick.
+    Several epochs compose through their Renyi divergences and, if :attr:`listed` is true, also
+    through their privacy losses.
 
     >>> from accounting.descriptions.description import Description
     >>> from accounting.descriptions.real_noise import Gaussian

@@ -7,7 +7,7 @@ blanket. So each report is drawn from the blanket with probability sum_y b(y), w
 Neighbours differ in the value of one of n users. The upper bound holds even if the adversary
 removes all reports of other users that are not drawn from the blanket (Balle, Bell, Gascon and
 Nissim 2019). The lower bound is the curve of two neighbours in which all other users have the same
-value. This value differs from both values of the one user if the mechanism has three values. Each
+value. This value differs from both values of the one user if there are three or more values. Each
 bound on delta is the mean positive part of a sum of n independent variables, divided by n. Proofs:
 docs/proofs/local.md.
 """
@@ -88,7 +88,6 @@ class ShuffledCurve(DescribedSample):
 
     @property
     def reports(self) -> ShuffledReports:
-        r"""The shuffled reports as a mechanism."""
         report, scheme = self.description.noise, self.description.scheme
         return ShuffledReports(
             report=cast("LocalReport", report), users=cast("Shuffled", scheme).users
@@ -209,8 +208,8 @@ def mean_positive_part(
     with its probability; the probabilities sum to 1. ``relative`` is the approximate relative width
     of the contour integral.
 
-    The contour integral encloses E[(1 - e^-L)+] for a total loss L. Let S be the sum, and apply it
-    to L = k S for a small k > 0. Then
+    The contour integral encloses E[(1 - e^-L)+] for a total loss L. With the sum S of the W_i, it
+    is applied to L = k S for a small k > 0. Then
 
         E[(1 - e^(-kS))+]/k <= E[S+] <= E[(e^(kS) - 1)+]/k = M(k)^n E'[(1 - e^(-kS))+]/k,
 

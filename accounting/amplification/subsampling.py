@@ -101,7 +101,7 @@ class DescribedSample(OneRelease):
 
     @property
     def density(self) -> Density:
-        r"""The density of the real-valued noise if the sensitivity is the unit of length."""
+        r"""The density of the real-valued noise, where the sensitivity is the unit of length."""
         return cast("RealCurve", self.curve).density
 
     @property
@@ -114,11 +114,11 @@ class DescribedSample(OneRelease):
         return self.curve.assumptions
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""An upper bound on the zCDP parameter rho, without sampling or from the largest loss.
+        r"""An upper bound on rho: rho without sampling, or a bound by the largest loss if smaller.
 
-        The smaller of the two is returned. Sampling never increases rho, because D_alpha is jointly
-        quasi-convex (van Erven and Harremoes 2014, Theorem 13). Raises :class:`NotDerived` if
-        neither bound is known.
+        Sampling never increases the zCDP parameter rho, because D_alpha is jointly quasi-convex
+        (van Erven and Harremoes 2014, Theorem 13). Raises :class:`NotDerived` if neither bound is
+        known.
         """
         try:
             whole = self.unsampled.zcdp(relative)
@@ -265,9 +265,9 @@ class PoissonSample(AmplifiedSample):
     def attained(self) -> bool:
         r"""Whether some neighbouring datasets have exactly the output laws of :attr:`directions`.
 
-        False for a :class:`RevealingPair`, and if the unsampled release has several worst shifts or
-        one that changes several coordinates. Then :attr:`directions` contains a sample from one
-        pair that dominates all shifts.
+        It is false for a :class:`RevealingPair`, and if the unsampled release has several worst
+        shifts or directions, or a worst shift of several coordinates. Then :attr:`directions`
+        contains a sample from a pair that dominates all shifts.
         """
         curve = self.curve
         if isinstance(curve, RealCurve):
@@ -305,8 +305,9 @@ class PoissonSample(AmplifiedSample):
 class FixedSizeSample(AmplifiedSample):
     r"""A sample of fixed size, drawn without replacement; neighbours differ in one replaced unit.
 
-    One pair of laws has this privacy curve, but neighbouring datasets need not have these output
-    laws. So no Renyi divergence is proven, and the upper and lower bounds on compositions differ.
+    A pair of laws with the privacy curve of this release is known, but neighbouring datasets need
+    not have these output laws. So no Renyi divergence is proven, and the upper and the lower bound
+    on a composition differ.
     """
 
     __slots__ = ()

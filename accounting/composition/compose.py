@@ -107,7 +107,6 @@ class Composition(Guarantee):
 
     @property
     def rounds(self) -> int:
-        r"""The number of releases."""
         return sum(count for _, count in self.parts)
 
     @property
@@ -118,7 +117,7 @@ class Composition(Guarantee):
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The epsilon at ``delta`` in [0, 1], to a relative width of about 1e-6 by default.
 
-        Only an upper bound is given if one of the composed guarantees is a zCDP or Renyi claim.
+        Only an upper bound is given if :attr:`in_pairs` is false, as for a zCDP or Renyi claim.
         """
         most, near = probability("delta", delta), width(relative, RELATIVE)
         if self._alone is not None:

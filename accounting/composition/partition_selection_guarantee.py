@@ -27,7 +27,7 @@ _BITS: Final = 192
 
 
 def appearance(noise: Noise, threshold: int, rows_per_user: int) -> Fraction:
-    r"""An upper bound on delta, the largest probability that a key of only one user is released.
+    r"""An upper bound on delta, the largest probability that any key of only one user is released.
 
     >>> from dpcore import DiscreteLaplace
     >>> float(appearance(DiscreteLaplace(scale=1), 10, 1))
@@ -65,7 +65,7 @@ def _least_hidden(noise: Noise, threshold: int, most: int) -> tuple[Fraction, tu
 
 
 def least_threshold(noise: Noise, delta: RationalLike, rows_per_user: int) -> int:
-    r"""The least threshold for which :func:`appearance` is at most ``delta``.
+    r"""The least threshold >= 1 at which :func:`appearance` <= ``delta``, for symmetric noise.
 
     >>> from dpcore import DiscreteLaplace
     >>> least_threshold(DiscreteLaplace(scale=1), "1e-6", 1)

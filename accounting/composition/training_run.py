@@ -55,7 +55,7 @@ class TrainingRun:
     Raises
     ------
     InvalidParameter
-        If a number is outside its range, or if epochs and rounds are both given or both missing.
+        If a number is outside its range, or if epochs and rounds are both missing or disagree.
 
     Examples
     --------
@@ -157,7 +157,6 @@ class TrainingRun:
         return step, count
 
     def composition(self) -> Composition:
-        r"""The composition of all rounds."""
         from accounting.composition.compose import compose
 
         return compose(self.release())
@@ -173,7 +172,7 @@ class TrainingRun:
         return replace(found, lower=None) if early or self.sampling is Sampling.SHUFFLED else found
 
     def command(self, delta: str) -> str:
-        r"""The ``dpcore budget epsilon`` command for the epsilon of this run at ``delta``."""
+        r"""The ``dpcore budget epsilon`` command for the epsilon of the releases at ``delta``."""
         step, count = self.release()
         return f"dpcore budget epsilon --noise {step.text} --rounds {count} --delta {delta}"
 

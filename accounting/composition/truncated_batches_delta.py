@@ -80,12 +80,10 @@ class Truncated(Guarantee):
 
     @property
     def scope(self) -> Scope:
-        r"""The scope of the composition."""
         return self.total.scope
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        r"""The assumptions of the composition."""
         return self.total.assumptions
 
     @property

@@ -151,7 +151,7 @@ def mills(x: float) -> float:
 
 
 def real_gaussian_epsilon(squared: Fraction, delta: Fraction) -> float:
-    r"""The approximate epsilon of real Gaussian noise with (shift/sigma)^2 = ``squared``."""
+    r"""The approximate epsilon of Gaussian noise, (shift/sigma)^2 = ``squared``; NaN on failure."""
     # With a = epsilon/mu - mu/2 and Mills' ratio R, delta = phi(a) (R(a) - R(a+mu)). Newton's
     # method is applied to log delta, whose slope in a is -mu R(a+mu)/(R(a) - R(a+mu)). The result
     # only starts a search.

@@ -58,7 +58,7 @@ class OneSidedPair(ShiftedPair):
 
     @abstractmethod
     def crossing(self, level: float) -> float:
-        r"""The approximate k where ``log_odds`` is ``level``; ArithmeticError if there is none."""
+        r"""The approximate k where ``log_odds`` is ``level``; may raise ArithmeticError."""
 
     # -- the pair -----------------------------------------------------------------------------
 

@@ -164,7 +164,7 @@ def coordinates_of(noise: Noise, shift: Shift) -> Coordinates:
 
 
 def additive(noise: Noise) -> bool:
-    r"""Whether the zCDP parameter of several coordinates is the sum of theirs."""
+    r"""Whether the zCDP parameters of the coordinates are known to add, under ``noise``."""
     return isinstance(noise, (DiscreteGaussian, DiscreteLaplace))
 
 

@@ -1,9 +1,9 @@
 r"""The pairs of Skellam noise, of Polya differences, and of one-sided Polya noise of shape <= 1.
 
-All pairs have the form (X, X - d) for noise X with masses p and a shift d; the last one also has
-the reverse direction.
+All pairs have the form (X, X - d) for noise X with masses p and a shift d, except that the pair of
+one-sided Polya noise covers both directions.
 
-Skellam noise of variance v: the ratio r_n = p(n+1)/p(n) = I_{n+1}(v)/I_n(v) of modified Bessel
+For Skellam noise of variance v, the ratio r_n = p(n+1)/p(n) = I_{n+1}(v)/I_n(v) of modified Bessel
 functions has Amos' bounds (Math. Comp. 28, 1974),
 
     v/(n + 1/2 + sqrt((n + 3/2)^2 + v^2)) <= r_n <= v/(n + 1/2 + sqrt((n + 1/2)^2 + v^2)), n >= 0.
@@ -11,7 +11,7 @@ functions has Amos' bounds (Math. Comp. 28, 1974),
 The loss grows like d asinh(m/v) without bound, but every Renyi divergence D_alpha is finite, and
 D_alpha/alpha decreases to 0.
 
-Polya difference of shape r and scale s: let q be the masses of the Polya law, with
+For a Polya difference of shape r and scale s, let q be the masses of the Polya law, with
 q(k+1)/q(k) = beta (k+r)/(k+1) and beta = e^(-1/s). The difference has the masses p(n) = sum_j q(j)
 q(n+j). p(n+1)/p(n) is a mean of ratios of q, so it decreases to beta if r > 1 and increases to beta
 if r < 1. The loss at m >= 0 has the limit d/s.
@@ -88,7 +88,7 @@ class SummedPair(Pair):
 
     @abstractmethod
     def beyond(self, first: int, order: Fraction, logs: Sequence[arb]) -> arb:
-        r"""An enclosure of the sum of the terms t(m), m >= ``first``, of the module docstring."""
+        r"""An enclosure of the sum of t(m) (module docstring) over m >= ``first``, or infinity."""
 
     @abstractmethod
     def reach(self, order: Fraction, bits: int) -> int:

@@ -1,7 +1,7 @@
 r"""Enclosures of privacy curves, of their inverses, and of the supremum of D_alpha/alpha.
 
-The precision increases until an enclosure is narrow enough. For the Renyi divergences D_alpha of a
-pair, the supremum over alpha > 1 (the zCDP parameter) is found by branch and bound.
+The precision increases until an enclosure is narrow enough. The supremum of D_alpha/alpha over
+alpha > 1 (the zCDP parameter) is found by branch and bound, where D_alpha is the Renyi divergence.
 K(alpha) = (alpha - 1) D_alpha is convex with K(1) = 0, so on an interval [a, b] of orders K lies
 below the line l through its values at a and b. This gives the upper bound
 
@@ -113,7 +113,7 @@ def within(found: Enclosure, least: End, most: End) -> Enclosure:
 
 
 def inverse(curve: Callable[[arb], arb], delta: Fraction, bits: int) -> Enclosure:
-    r"""The epsilon >= 0 at which a decreasing ``curve`` equals ``delta``, for 0 < ``delta`` < 1.
+    r"""The least epsilon >= 0 at which a decreasing ``curve`` is at most ``delta`` in (0, 1).
 
     The relative width is 2^-bits, or more where the curve is flat. The method is bisection, in
     which only certified comparisons move an end. Raises :class:`PrecisionExhausted` if no
@@ -162,7 +162,7 @@ def _bracketed(
 
 
 def moved(end: arb, towards: arb, certain: Callable[[arb], object], times: int) -> arb:
-    r"""Bisect between two points, and return the last point where ``certain`` holds."""
+    r"""Bisect from ``end`` to ``towards``, and return the last point where ``certain`` holds."""
     for _ in range(times):
         middle = ((end + towards) / 2).mid()
         end, towards = (middle, towards) if certain(middle) else (end, middle)
@@ -194,7 +194,7 @@ def better(one: Enclosure, two: Enclosure, side: int, relative: Fraction) -> Enc
     - ``side`` 0: both enclosures contain the true value. The result is their intersection.
     - ``side`` 1: both are upper bounds. The result is the enclosure with the smaller upper end; if
       the upper ends agree to the ``relative`` width, it has the larger lower end.
-    - ``side`` -1: both are lower bounds. As for 1, with upper and lower exchanged.
+    - ``side`` -1: both are lower bounds. The result is as for 1, with upper and lower exchanged.
     """
     if not side:
         return within(one, two.lower, two.upper)
@@ -225,9 +225,8 @@ def supremum_over_orders(
     r"""The supremum of D_alpha/alpha over alpha > 1, to a relative width of ``tolerance``.
 
     ``divergence(alpha)`` is the Renyi divergence D_alpha. ``beyond(a)`` is an upper bound on
-    D_alpha/alpha for all alpha >= a. ``known`` is a lower bound on the supremum. The enclosure is
-    always valid, but its width reaches ``tolerance`` only if ``beyond`` decreases to the supremum
-    or below.
+    D_alpha/alpha for all alpha >= a. ``known`` is a lower bound on the supremum. ``beyond`` must
+    decrease to the supremum or below, because the search examines ever larger orders until it does.
 
     >>> found = supremum_over_orders(lambda a: a / 8, lambda a: 4 / a, tolerance=Fraction(1, 9))
     >>> Fraction(1, 8) in found

@@ -1,9 +1,9 @@
 r"""The output laws of a release on two neighbouring datasets: a noise law and its shifted copy.
 
 P is the law of the output on one dataset, Q the law on the other. Both are laws on the integers m,
-with the privacy loss L(m) = log P(m)/Q(m). :class:`Pair` is the interface of such a pair;
+with the privacy loss L(m) = log(P(m)/Q(m)). :class:`Pair` is the interface of such a pair, and
 ``law_pairs`` defines the pair of each noise law. If a reflection swaps P and Q (symmetric noise),
-the direction (P, Q) suffices; otherwise ``mirror`` is the other direction (Q, P).
+the pair (P, Q) suffices. If not, :meth:`Pair.mirror` returns the other direction (Q, P).
 
 :class:`RayPair` is for laws with an increasing loss. Then every optimal test rejects on a ray
 {m, m+1, ...}, and the curves are enclosed by a search for the optimal m. With A(m) = P([m, oo)) and
@@ -77,7 +77,7 @@ class Offsets:
 class Pair(ABC):
     r"""The pair (P, Q) of a noise law and its copy under one shift.
 
-    L is the privacy loss log P(m)/Q(m). All balls are computed at the current precision.
+    L is the privacy loss log(P(m)/Q(m)). All balls are computed at the current precision.
     """
 
     everywhere: ClassVar[bool] = False
@@ -85,7 +85,7 @@ class Pair(ABC):
 
     @abstractmethod
     def loss(self, m: int) -> Loss:
-        r"""The loss L(m) = log P(m)/Q(m)."""
+        r"""The loss L(m) = log(P(m)/Q(m))."""
 
     @abstractmethod
     def largest_loss(self) -> Enclosure:
@@ -96,7 +96,7 @@ class Pair(ABC):
         return self
 
     def hidden(self) -> Loss:
-        r"""The mass P(L = oo) of the outcomes that are impossible under Q."""
+        r"""The P-mass of outcomes impossible under Q; raises :class:`NotDerived` if unknown."""
         if self.everywhere:
             return Fraction(0)
         raise NotDerived("the mass outside the shifted support of this noise", "use alpha > 0")
@@ -106,7 +106,7 @@ class Pair(ABC):
         raise NotDerived(f"a table of the losses of {self!r}", "compose its guarantee instead")
 
     def mass_balls(self, first: int, last: int) -> list[arb] | None:
-        r"""The masses of the noise from ``first`` to ``last``; None if floats are faster."""
+        r"""The noise masses from ``first`` to ``last``; None if the caller must use ``pmf``."""
         del first, last
         return None
 
@@ -127,7 +127,7 @@ class Pair(ABC):
         return ()
 
     def constant_beyond(self) -> tuple[int, int] | None:
-        r"""Integers (a, b) such that L is constant for m <= a and for m >= b, or None."""
+        r"""Integers (a, b): L is constant for m <= a and for m >= b; None if none are known."""
         return None
 
     def renyi(self, order: Fraction) -> Loss:
@@ -175,11 +175,11 @@ class ClosedPair(Pair):
 
     @abstractmethod
     def epsilon(self, delta: Fraction, guess: int | None) -> arb:
-        r"""The epsilon at ``delta`` > 0, or a wide ball if the precision is too low."""
+        r"""The epsilon at ``delta`` > 0; a wide ball or NaN if the precision is too low."""
 
     @abstractmethod
     def smallest_loss(self) -> Loss:
-        r"""The approximate smallest positive loss, below which an epsilon may count as 0."""
+        r"""The approximate smallest positive loss, relative to which a tiny epsilon is enclosed."""
 
     @abstractmethod
     def tradeoff(self, alpha: Fraction) -> arb:
@@ -292,7 +292,7 @@ class RayPair(ClosedPair):
         return before
 
     def epsilon(self, delta: Fraction, guess: int | None) -> arb:
-        r"""The epsilon at ``delta`` > 0.
+        r"""The epsilon at ``delta`` > 0; NaN if the precision is too low.
 
         Every m gives a lower bound E(m) = log((A(m) - delta)/B(m)). The largest one is
         epsilon(delta), attained by an m with L(m-1) <= E(m) <= L(m). Integers m near ``guess`` are

@@ -1,20 +1,19 @@
 r"""The privacy loss of random allocation: an example is in one of t rounds, chosen at random.
 
 An epoch has t rounds. P is the law of its outputs with the example, and Q the law without. The
-likelihood ratio of the epoch is R = dP/dQ = (R_1 + ... + R_t)/t, where R_s is the ratio of the
-round s if the example is in it; under Q the R_s are independent with mean 1. If each R_s is
-replaced by a mean-preserving spread, or by a conditional mean, then R is too. Every sum is reduced
-to few atoms in both ways, so that every divergence has an upper and a lower bound
-(docs/proofs/cells.md).
+likelihood ratio of the epoch is R = dP/dQ = (R_1 + ... + R_t)/t, where R_s is the likelihood ratio
+of round s with the example in it. Under Q the R_s are independent with mean 1. Replacing the R_s by
+mean-preserving spreads bounds every divergence from above, and by conditional means from below, and
+both ways reduce the law of every sum of R_s to few atoms (docs/proofs/cells.md).
 
 For Gaussian noise of variance sigma^2, an example of norm D and v = sigma^2/D^2, R_s = e^u_s with
 u_s ~ Normal(-1/2v, 1/v) under Q. The Renyi divergences of order a follow from moments under Q:
 
     e^((a-1) D_a(P||Q)) = E[R^a],    e^((a-1) D_a(Q||P)) = E[R^(1-a)].
 
-Integer powers above 1 are coefficients of a power series. Negative powers are the integrals
-E[R^-s] = (1/Gamma(s)) int mu^(s-1) E[e^(-mu R)] dmu over mu > 0. They are bounded cell by cell,
-because the logarithm of the Laplace transform is convex (docs/proofs/subsampling.md).
+For an integer a > 1, E[R^a] is a coefficient of a power series. Negative powers are the integrals
+E[R^-s] = (1/Gamma(s)) int mu^(s-1) E[e^(-mu R)] dmu over mu > 0. On an interval of mu the integral
+is bounded, because the logarithm of E[e^(-mu R)] is convex in mu (docs/proofs/subsampling.md).
 """
 
 from __future__ import annotations
@@ -70,10 +69,10 @@ class Side:
     r"""The direction of a bound, and the order of the two neighbouring datasets.
 
     The bound is an upper bound if ``above`` is true, else a lower bound. It bounds the loss of (P,
-    Q) if ``present`` is true, else that of (Q, P), where only P contains the example. With R =
-    dP/dQ, x = e^epsilon and the mean E under Q, delta(epsilon) is E[(R - x)+] for (P, Q) and E[(1 -
-    xR)+] for (Q, P). So an upper bound rounds the ratios R up in the first case and down in the
-    second, and rounds masses up in both.
+    Q) if ``present`` is true, else that of (Q, P), where P is the law of the outputs with the
+    example, and Q without. With R = dP/dQ, x = e^epsilon and the mean E under Q, delta(epsilon) is
+    E[(R - x)+] for (P, Q) and E[(1 - xR)+] for (Q, P). So an upper bound rounds the ratios R up for
+    (P, Q) and down for (Q, P), and rounds masses up for both.
     """
 
     above: bool
@@ -112,8 +111,8 @@ def allocated(density: Density, rounds: int, side: Side, atoms: int = USUAL_ATOM
     r"""A discretised bound on the privacy loss of one epoch of random allocation.
 
     The example is in one of the ``rounds`` >= 1 rounds, chosen at random, and shifts the output of
-    that round by 1. ``side`` states the direction of the bound. The law of every sum of likelihood
-    ratios is reduced to about ``atoms`` atoms.
+    that round by 1. The noise has this ``density``. ``side`` states the direction of the bound and
+    the order of the datasets. The law of every sum of likelihood ratios gets about ``atoms`` atoms.
     """
     pair = RealPair.moved(density, (Fraction(0), Fraction(1)))
     edges, reach = pair.edges(Focus(3.0), 4 * atoms), _REACH * density.deviation
@@ -234,10 +233,10 @@ def _listed(ratios: Floats, masses: Floats, hidden: float, side: Side) -> Listin
 
 @lru_cache(maxsize=4096)
 def renyi_of_allocation(variance: Fraction, rounds: int, order: int) -> End:
-    r"""An upper bound on the Renyi divergence of one epoch of random allocation.
+    r"""An upper bound on the Renyi divergence of one epoch of random allocation, Gaussian noise.
 
-    It holds in both directions, for an integer ``order`` >= 2. ``variance`` is the v of the module
-    docstring.
+    It holds for both orders of the datasets and an integer ``order`` >= 2. ``variance`` is the v of
+    the module docstring.
 
     >>> float(renyi_of_allocation(Fraction(1), 1, 3))  # one round: a/2v
     1.5...

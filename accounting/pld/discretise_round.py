@@ -6,9 +6,9 @@ at its two ends. The two laws of the loss are:
 
     lower: the mass p at log(p/q) for each cell. It is a lower bound, because merging the outputs of
            a cell is post-processing.
-    upper: masses at lo and at hi for each cell, with the same sums p and q. It is an upper bound:
-           among all laws of dP/dQ on [e^lo, e^hi] with the mean p/q under Q, the law on the two
-           ends has the largest divergences.
+    upper: masses at lo and at hi for each cell, with the sum p under P and q under Q. It is an
+           upper bound: among all laws of dP/dQ on [e^lo, e^hi] with the mean p/q under Q, the law
+           on the two ends has the largest divergences.
 
 Domination is preserved under composition, so the sums of the upper and of the lower laws enclose a
 sum of losses. :class:`accounting.pld.finite_pld.Listing` represents such a law. :class:`LossTable`
@@ -95,16 +95,14 @@ class Approximate(Columns):
 
     @property
     def upper(self) -> Floats:
-        r"""Upper bounds on the numbers."""
         return self.value + self.error + np.abs(self.value) * 2 * _UNIT
 
     @property
     def lower(self) -> Floats:
-        r"""Lower bounds on the numbers."""
         return self.value - self.error - np.abs(self.value) * 2 * _UNIT
 
     def over(self, other: Approximate) -> Approximate:
-        r"""Divide by the numbers ``other`` >= 0; a quotient is infinite if its divisor may be 0."""
+        r"""Divide by ``other`` >= 0; a quotient is infinite if large or its divisor may be 0."""
         least = other.value - other.error
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             value = self.value / other.value
@@ -127,7 +125,7 @@ class Ratios(Columns):
             mine.value[places], mine.error[places] = theirs.value, theirs.error
 
     def sampled(self, rate: float, rest: float, *, present: bool) -> Ratios:
-        r"""The likelihood ratios after Poisson sampling; ``rest`` is 1 - ``rate``."""
+        r"""The ratios after the sampling of :meth:`Cells.sampled`; ``rest`` is 1 - ``rate``."""
         w, ratio = self.excess, self.ratio
         if present:
             excess, whole = rate * w.value, rest + rate * ratio.value
@@ -271,7 +269,7 @@ class Cells(Columns):
 
 
 def listed_above(*kinds: tuple[float, Cells]) -> Listing:
-    r"""The pessimistic discretisation of a mixture of pairs (probability rounded up, cells)."""
+    r"""An upper bound on the loss of a mixture of ``kinds`` (probability rounded up, cells)."""
     found = [(chance, *cells.atoms_above()) for chance, cells in kinds]
     return Listing.above(
         np.concatenate([losses for _, losses, _, _ in found]),
@@ -281,7 +279,7 @@ def listed_above(*kinds: tuple[float, Cells]) -> Listing:
 
 
 def listed_below(*kinds: tuple[float, Cells]) -> Listing:
-    r"""The optimistic discretisation of a mixture of pairs (probability rounded down, cells)."""
+    r"""A lower bound on the loss of a mixture of ``kinds`` (probability rounded down, cells)."""
     found = [(chance, *cells.atoms_below()) for chance, cells in kinds]
     return Listing.below(
         np.concatenate([losses for _, losses, *_ in found]),
@@ -337,17 +335,17 @@ class LossTable(ABC):
         r"""An enclosure of the largest privacy loss."""
 
     def cut(self, spare: float) -> LossTable:
-        r"""The same round; a tail of unbounded loss and P-mass ``spare`` may become one cell."""
+        r"""The same round, where largest losses of P-mass about ``spare`` may become one cell."""
         del spare
         return self
 
     def infinite(self, *, above: bool) -> float:
-        r"""An upper bound on the P-mass of infinite losses or, without ``above``, a lower bound."""
+        r"""A bound on the P-mass of infinite losses: upper if ``above`` is true, else lower."""
         return _infinite(self, above)
 
     @abstractmethod
     def sketch(self) -> Sketch:
-        r"""Outputs with approximate losses and log P-masses; no bound depends on them."""
+        r"""Outputs, their approximate losses and log P-masses; they only choose edges and tilts."""
 
     @abstractmethod
     def cells(self, edges: Floats) -> Cells:
@@ -368,7 +366,7 @@ class LossTable(ABC):
 
     @property
     def infinite_ends(self) -> int:
-        r"""The number of cells on which the loss is finite but has no finite upper bound."""
+        r"""The number of tail cells whose loss has no finite upper bound."""
         return 0
 
     @property
@@ -379,9 +377,9 @@ class LossTable(ABC):
     def edges(self, focus: Focus, count: int) -> Floats:
         r"""About ``count`` edges, denser at the losses that ``focus`` weights most.
 
-        Rounding losses to cells adds variance. A cell width proportional to (weighted density of
-        the loss)^(-1/3) minimises this variance. One tenth of the edges is spread evenly over the
-        losses.
+        There are about 2^10 edges if the table is :attr:`slow`, at most a few if it is
+        :attr:`fixed`. A cell width proportional to (weighted density of the loss)^(-1/3) adds the
+        least variance to the loss. One tenth of the edges is spread evenly over the losses.
         """
         x, losses, logs = self.sketch()
         if self.fixed or len(x) < _FEWEST:
@@ -496,7 +494,7 @@ r"""Pairs (probability, table), one for each kind of round; the outcome reveals 
 
 
 def sketch_of(cells: Cells, x: Floats | None = None) -> Sketch:
-    r"""The loss log(P-mass/Q-mass) of each cell, and its approximate mass, as a :data:`Sketch`."""
+    r"""The :data:`Sketch` of the cells with finite log(P-mass/Q-mass), at ``x`` or numbered."""
     p, q = cells.p.value, cells.q.value
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         losses = np.log(p / q)

@@ -32,8 +32,8 @@ class Listing:
 
     A listing bounds the privacy loss of a round from above (pessimistic: its delta is at least that
     of the round at every epsilon) or from below (optimistic), or is exact. ``losses`` are
-    increasing. All numbers are floats that count as exact. The masses and ``hidden`` sum to between
-    1 and 1 + 2^-50 for an upper bound, and to at most 1 otherwise.
+    increasing. All numbers are floats that count as exact. The masses and ``hidden`` of one round
+    sum to between 1 and 1 + 2^-50 for an upper bound, and to at most 1 otherwise.
     """
 
     losses: Floats
@@ -105,9 +105,9 @@ class Listing:
     def without(self, least: float, *, above: bool, ends: bool = False) -> Listing:
         r"""The distribution without its atoms of mass below ``least``.
 
-        If ``ends`` is true, such atoms are removed only below the first and above the last atom of
-        larger mass. If ``above`` is true, this listing is an upper bound, and the removed mass is
-        moved to infinity.
+        If ``ends`` is true, such atoms are removed only below the first and above the last other
+        atom. If ``above`` is true, this listing is an upper bound, and the removed mass is moved to
+        infinity. Nothing is removed if all atoms have a mass below ``least``.
         """
         kept = self.masses >= least
         if kept.all() or not kept.any():
@@ -141,7 +141,7 @@ class Listing:
         return Listing(losses[stops - 1] if above else losses[starts], sums, hidden)
 
     def convolved(self, other: Listing, *, above: bool) -> Listing | None:
-        r"""As :meth:`plus`, but by a convolution; None if the losses are not evenly spaced."""
+        r"""The result of :meth:`plus`; None if not all losses are evenly spaced with one step."""
         sign, (a, b) = 1 if above else -1, sorted((self.losses, other.losses), key=len)
         if not len(a) or len(b) == 1:
             return None
@@ -164,11 +164,11 @@ class Listing:
         return max(hidden * (1 + sign * 8 * _UNIT), 0.0)
 
     def coarser(self, most: int, *, above: bool) -> Listing:
-        r"""A bound on this distribution with about n = ``most`` of the losses as grid points.
+        r"""A bound on this distribution with about ``most`` of the losses as grid points.
 
         If ``above`` is true, the result is an upper bound: each atom is split between the two
-        adjacent grid points, so that its P-mass and its Q-mass are preserved. Otherwise it is a
-        lower bound: all atoms from one grid point up to the next are merged into one outcome.
+        adjacent grid points, so that its P-mass and its Q-mass are preserved. Otherwise the result
+        is a lower bound: all atoms from one grid point up to the next become one outcome.
         """
         if len(self.losses) <= most:
             return self
@@ -198,10 +198,10 @@ class Listing:
     def above(cls, losses: Floats, masses: Floats, hidden: float) -> Listing:
         r"""The upper bound on a distribution, from upper bounds on its ``losses`` and ``masses``.
 
-        The arguments may be in any order. If the masses sum to more than 1, the excess is removed
-        from the smallest losses; if they sum to less, the rest is added to the smallest loss. The
-        result is the stochastically smallest distribution that is above all distributions within
-        these bounds.
+        ``hidden`` is an upper bound on the mass at infinity. If all masses sum to more than 1, the
+        excess is removed from the smallest losses; if to less, the rest is added to the smallest
+        loss. The result is the stochastically smallest distribution above all that satisfy these
+        bounds. Raises :class:`PrecisionExhausted` if a loss is infinite or ``hidden`` >= 1.
         """
         distinct, place = np.unique(losses, return_inverse=True)
         times = int(np.bincount(place).max()) if len(place) else 1
@@ -228,7 +228,8 @@ class Listing:
         ``losses`` and ``masses`` are lower bounds, ``most`` are upper bounds on the masses, and
         ``hidden`` is a lower bound on the mass at infinity. An atom whose mass may be 0 is dropped,
         since its loss may have any value. All other missing mass is added to the smallest remaining
-        loss, so that the result is stochastically smaller.
+        loss, so that the result is stochastically smaller. Raises :class:`PrecisionExhausted` if no
+        atom remains and ``hidden`` is 0.
         """
         order = np.argsort(losses, kind="stable")
         losses, masses, most = losses[order], masses[order], most[order]
@@ -244,7 +245,7 @@ class Listing:
 
 
 def thinned(losses: Floats, masses: Floats, most: int) -> Integers:
-    r"""Choose about n = ``most`` of the increasing ``losses``, with both ends; return indices.
+    r"""The indices of about ``most`` of the increasing ``losses``, with the first and the last.
 
     Half of the indices have a density proportional to (mass per loss)^(1/3), which adds the least
     variance. Here a mass m at the loss l counts as m (1 + e^l). A quarter is spread evenly over the

@@ -75,8 +75,9 @@ _MOST_LOSS: Final = 680
 class IntegerPair(LossTable):
     r"""The integer outputs of ``pair``, divided into cells.
 
-    The window is the range of integers whose mass exceeds about e^-``outside`` times the largest
-    mass. The integers on either side of the window form one cell each.
+    The integers outside a window form one cell on each side. If the loss is constant outside a
+    range of integers, this range is the window. If not, the window contains at most the integers
+    whose mass exceeds about e^-``outside`` times the largest mass.
 
     >>> from accounting.law_pairs.skellam_and_polya import SkellamPair
     >>> from accounting.pld.discretise_round import Focus
@@ -86,14 +87,14 @@ class IntegerPair(LossTable):
     >>> bool(abs(cells.p.value.sum() - 1) < 1e-12), table.fixed
     (True, True)
 
-    Raises :class:`NotDerived` if ``pair`` does not define :meth:`Pair.offsets`.
+    Its methods raise :class:`NotDerived` if ``pair`` does not define :meth:`Pair.offsets`.
     """
 
     pair: Pair
     outside: int = _OUTSIDE
 
     def cut(self, spare: float) -> IntegerPair:
-        r"""The same pair; if ``spare`` > 0, the window omits masses far below ``spare``."""
+        r"""The same pair, where the window omits masses far below ``spare`` if ``spare`` > 0."""
         if not spare > 0:
             return self
         steps = math.ceil((_BEYOND_SPARE - math.log(spare)) / _OUTSIDE_STEP)

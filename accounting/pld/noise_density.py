@@ -51,8 +51,8 @@ _PEAK: Final = 50.0
 def upper_tail(x: arb) -> arb:
     r"""The tail 1 - Phi(x) = P(Z > x) of a standard normal Z.
 
-    For large x it is e^(-x^2/2) U(1/2, 1/2, x^2/2)/(2 sqrt(pi)), which flint encloses tightly for
-    any size of x (DLMF 7.11.5); its erfc of a ball does not.
+    For x > 64 it is computed as e^(-x^2/2) U(1/2, 1/2, x^2/2)/(2 sqrt(pi)) (DLMF 7.11.5), because
+    flint encloses this product tightly for any size of x, but not the function erfc.
 
     >>> upper_tail(arb(1)).str(8, radius=False)
     '0.15865525'
@@ -82,20 +82,20 @@ class Density(ABC):
         r"""A lower bound on the x > 0 with t(x) = 699; infinite if t has a kink."""
 
     def spacing(self, size: float) -> tuple[float, float]:
-        r"""The numbers (a, h) such that edges up to ``size`` lie on the grid a + k h, k integer."""
+        r"""Numbers (a, h): edges up to ``size`` must be of the form a + k h for integers k."""
         return 0.0, _grid(size)
 
     def masses(self, edges: Floats, shift: int) -> Approximate:
-        r"""The masses of the cells between ``edges``, for the density moved by ``shift``.
+        r"""The masses of the density moved by ``shift``, in the cells between ``edges``.
 
-        The first cell is below the first edge, and the last cell is above the last edge.
+        The mass below the first edge precedes them, and the mass above the last edge follows them.
         """
         return _with_tails(self, edges, shift, _integrals(self, edges, shift))
 
     @property
     @abstractmethod
     def kinks(self) -> bool:
-        r"""Whether t has a kink at 0; then 0 must be an edge."""
+        r"""Whether t has a kink at 0, so that every shift of the density must be an edge."""
 
     @abstractmethod
     def height(self) -> arb:
@@ -129,10 +129,10 @@ class Density(ABC):
     def leading(
         self, terms: tuple[tuple[Fraction, int], ...], *, right: bool
     ) -> tuple[int, Callable[[], arb]]:
-        r"""The leading term of sum_j w_j e^(t(x) - t(x - j)) as x tends to an end of the real line.
+        r"""The leading term of sum_j w_j e^(t(x) - t(x - j)) as x tends to +infinity or -infinity.
 
-        ``terms`` are the pairs (w_j, j). Returns the order of growth, and a function that computes
-        the coefficient, up to a factor that depends only on the order.
+        x tends to +infinity if ``right`` is true. ``terms`` are the pairs (w_j, j). Returns the
+        order of growth, and a function for the coefficient, up to a factor given by the order.
         """
 
     @abstractmethod
@@ -144,7 +144,7 @@ class Density(ABC):
         r"""The mass above x."""
 
     def ends(self, first: Fraction, last: Fraction) -> tuple[arb, arb, arb, arb]:
-        r"""Bounds (lower, upper) on the mass below ``first``, then on the mass above ``last``."""
+        r"""Lower and upper bounds on the mass below ``first``, then on the mass above ``last``."""
         left, right = self.tail(ball(-first)), self.tail(ball(last))
         return left, left, right, right
 
@@ -270,8 +270,8 @@ class LaplaceDensity(Density):
 class IntegerNormalDensity(NormalDensity):
     r"""The discrete Gaussian law with sigma^2 = ``variance`` >= 2500.
 
-    Edges lie halfway between integers. Mixtures of shifts of this law have the same likelihood
-    ratios as mixtures of the continuous density.
+    Lengths are in units of 1, and edges lie halfway between integers. Mixtures of shifts of this
+    law have the same likelihood ratios as mixtures of the continuous density.
     """
 
     def spacing(self, size: float) -> tuple[float, float]:

@@ -43,9 +43,9 @@ _LEAST_WEIGHT: Final = 2.0**-960
 class RealPair(LossTable):
     r"""The pair (P, Q) of two mixtures of shifts of ``density``, for which dP/dQ is monotone.
 
-    ``p`` and ``q`` list the pairs (weight, shift) of the two mixtures. If ``spare`` > 0, the
-    outputs of the largest losses, of total P-mass about ``spare``, form one cell whose loss counts
-    as unbounded.
+    ``p`` and ``q`` list the pairs (weight, shift) of the two mixtures. If ``spare`` > 0 and the
+    density has no kink, the outputs of the largest losses, of total P-mass about ``spare``, form
+    one cell whose loss counts as infinite.
 
     >>> from accounting.pld.noise_density import NormalDensity
     >>> pair = RealPair.sampled(NormalDensity(Fraction(1)), Fraction(1, 100))
@@ -60,7 +60,7 @@ class RealPair(LossTable):
 
     @classmethod
     def sampled(cls, density: Density, rate: Fraction, shift: int = 1) -> RealPair:
-        r"""The pair (P, Q) of Poisson sampling, where the unit is present only under P."""
+        r"""The pair of Poisson sampling, whose unit moves the query by ``shift`` only under P."""
         rest = ((1 - rate, 0),) if rate < 1 else ()
         return cls(density=density, p=(*rest, (rate, shift)), q=((Fraction(1), 0),))
 
@@ -72,17 +72,16 @@ class RealPair(LossTable):
 
     @classmethod
     def replaced(cls, density: Density, rate: Fraction) -> RealPair:
-        r"""The pair (P, Q) of Poisson sampling, where Q has a unit of opposite effect instead."""
+        r"""The pair of Poisson sampling, whose unit moves the query by 1 under P, by -1 under Q."""
         rest = ((1 - rate, 0),) if rate < 1 else ()
         return cls(density=density, p=(*rest, (rate, 1)), q=(*rest, (rate, -1)))
 
     def swapped(self) -> RealPair:
-        r"""The pair (Q, P)."""
+        r"""The pair (Q, P), with ``spare`` = 0."""
         return RealPair(density=self.density, p=self.q, q=self.p)
 
     @property
     def shifts(self) -> tuple[int, ...]:
-        r"""All shifts, in increasing order."""
         return tuple(sorted({shift for _, shift in (*self.p, *self.q)}))
 
     @property
@@ -242,7 +241,7 @@ class RealPair(LossTable):
     # -- floats: they affect only speed and width --------------------------------------------------
 
     def loss(self, x: Floats) -> Floats:
-        r"""Approximate log dP/dQ."""
+        r"""Approximations of log dP/dQ at the outputs ``x``."""
         return _log_mixture(self.density, self.p, x) - _log_mixture(self.density, self.q, x)
 
     def sketch(self) -> Sketch:

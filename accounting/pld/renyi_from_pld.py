@@ -1,9 +1,9 @@
 r"""Two-sided bounds on the Renyi divergences D_alpha of one round, at every real order alpha > 1.
 
-Let R = dP/dQ and g(r) = r^alpha - 1 - alpha (r - 1). Then (alpha - 1) D_alpha = log(1 + E_Q[g(R)]),
-and g is convex and nonnegative, so nothing cancels. On a cell, Jensen's inequality bounds E_Q[g(R)]
-from below by g at the mean of R. The law on the two ends of the cell with this mean bounds it from
-above. Proofs: docs/proofs/cells.md.
+For the output laws P and Q of a round let R = dP/dQ and g(r) = r^alpha - 1 - alpha (r - 1). Then
+(alpha - 1) D_alpha = log(1 + E_Q[g(R)]), where nothing cancels because g >= 0. As g is convex, the
+mean of g(R) on a cell of outputs is at least g at the mean of R, and at most the mean of g under
+the law on the two ends of the cell that has the same mean. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _WIDTH: Final = 1e-6
 def renyi(kinds: Tables, order: Fraction, relative: float) -> Enclosure:
     r"""An enclosure of the Renyi divergence D_alpha, alpha = ``order`` > 1, of one round.
 
-    The round is a random mixture: ``kinds`` lists the pairs (probability, round divided into
-    cells), and the output reveals the component. The relative width is ``relative``, or more if
-    2^15 cells do not suffice. Raises :class:`PrecisionExhausted` if the cells cannot be computed.
+    The round is a random mixture whose output reveals the component: ``kinds`` lists the components
+    as pairs (probability, round divided into cells). The relative width is ``relative``, or more if
+    2^14 cells do not suffice. Raises :class:`PrecisionExhausted` if the cells cannot be computed.
 
     >>> from accounting.pld.noise_density import NormalDensity
     >>> from accounting.pld.real_cells import RealPair
@@ -103,7 +103,7 @@ def _growth(w: arb, order: Fraction) -> arb:
 def largest_renyi(directions: tuple[Tables, ...], order: Fraction, bits: int) -> Enclosure:
     r"""The largest Renyi divergence of this ``order`` over several ``directions``, as an enclosure.
 
-    Each direction is a random mixture as in :func:`renyi`. The relative width is about 2^-bits, but
-    at least 1e-6.
+    Each of the ``directions`` is an argument ``kinds`` of :func:`renyi`, whose ``relative`` width
+    is 2^-bits, but at least 1e-6.
     """
     return largest(renyi(kinds, order, max(2.0**-bits, _WIDTH)) for kinds in directions)

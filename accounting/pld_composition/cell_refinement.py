@@ -62,7 +62,7 @@ class TabledLoss(LossPart):
 
     @classmethod
     def of(cls, table: LossTable, *, above: bool) -> Self:
-        r"""The loss of a round that is not a mixture."""
+        r"""The loss of the round ``table``, which is not a mixture."""
         return cls(kinds=((Fraction(1), table),), above=above)
 
     def cut(self, spare: float, width: float = math.inf) -> TabledLoss:
@@ -110,7 +110,7 @@ class TabledLoss(LossPart):
 
 
 class AllAtoms(LossPart):
-    r"""A loss that is discretised only once, in the same way for every tilt and width."""
+    r"""A loss with one discretisation for every tilt, which only :meth:`cut` may change."""
 
     __slots__ = ()
 
@@ -161,8 +161,8 @@ class ListedLoss(AllAtoms):
 class AllocatedLoss(AllAtoms):
     r"""A bound on the loss of an epoch of random allocation.
 
-    ``rounds`` and ``side`` have the same meaning, and the errors are the same, as for
-    :func:`accounting.pld.allocation_loss.allocated`; ``count`` is its number of atoms.
+    The fields are the arguments of :func:`accounting.pld.allocation_loss.allocated`, where
+    ``count`` is called ``atoms``.
     """
 
     density: Density

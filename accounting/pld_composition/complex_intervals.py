@@ -2,8 +2,8 @@ r"""Arithmetic on arrays of discs in the complex plane, with floating-point cent
 
 Floats are only multiplied, added, divided or subjected to square roots. These operations are
 correctly rounded (IEEE 754 double, to nearest), and each has an a-priori error bound in units of
-u = 2^-53. Sines and exponentials have no such bound, so they are computed in ball arithmetic:
-:func:`circle` multiplies entries of a table of balls by short Taylor polynomials. Proofs:
+u = 2^-53. Sines and exponentials have no such bound, so :func:`circle` multiplies entries of a
+table, computed once in ball arithmetic, by short Taylor polynomials. Proofs:
 docs/proofs/total_loss.md.
 """
 
@@ -49,7 +49,7 @@ _REST: Final = np.uint64(64 - _TABLE_BITS)
 
 
 def gamma(operations: int) -> float:
-    r"""The relative error n u/(1 - n u) of n roundings, rounded up (Higham 2002, Lemma 3.1).
+    r"""The relative error n u/(1 - n u) of n = ``operations`` roundings (Higham 2002), rounded up.
 
     >>> gamma(1) > UNIT
     True
@@ -70,7 +70,7 @@ def product_error(terms: int) -> float:
 
 
 def sizes(values: Complexes) -> Floats:
-    r"""Positive upper bounds on the moduli.
+    r"""Positive upper bounds on the moduli of ``values``.
 
     >>> sizes(np.array([3 + 4j])).item() >= 5
     True
@@ -102,7 +102,7 @@ class Discs:
         return cls(centres, sizes(centres) * error * SLACK)
 
     def times(self, other: Discs) -> Discs:
-        r"""The products x_i y_i."""
+        r"""Discs that contain the products x_i y_i, where ``other`` contains the y_i."""
         here = sizes(self.centres)
         there = here if other is self else sizes(other.centres)
         # Step by step in place: new memory for each step would take most of the time.
@@ -117,7 +117,7 @@ class Discs:
             return Discs(self.centres * other.centres, radii)
 
     def power(self, exponent: int) -> Discs:
-        r"""The powers x_i^n for n = ``exponent`` >= 1, by repeated squaring."""
+        r"""Discs that contain the powers x_i^n for n = ``exponent`` >= 1."""
         if exponent == 1:
             return self
         half = self.power(exponent // 2)
@@ -136,7 +136,7 @@ class Discs:
 
 
 def circle(turns: Turns) -> Complexes:
-    r"""The points e^(2 pi i t/2^64) on the unit circle for integers t, within the error CIRCLE.
+    r"""The points e^(2 pi i t/2^64) for the integers t in ``turns``, within the error CIRCLE.
 
     >>> quarter = circle(np.array([1 << 62], dtype=np.uint64))
     >>> abs(quarter.item() - 1j) < CIRCLE
@@ -155,7 +155,7 @@ def circle(turns: Turns) -> Complexes:
 
 
 def fixed_point(turns: list[arb]) -> tuple[Turns, Turns]:
-    r"""The floors of the midpoints of balls, modulo 2^128, as arrays of high and low 64-bit words.
+    r"""The floors of the midpoints of ``turns``, mod 2^128, as arrays of high and low 64-bit words.
 
     >>> high, low = fixed_point([arb(-1), arb(2) ** 64 + 4096])
     >>> [hex(x) for x in high.tolist()], [hex(x) for x in low.tolist()]
@@ -176,7 +176,7 @@ def multiples(high: Turns, low: Turns, counts: Integers) -> Turns:
     r"""The fractional part of n f, in units of 2^-64, for each n in ``counts``.
 
     f is the fraction of a full turn with the 64-bit words ``high`` and ``low``, in units of 2^-128.
-    Results are too small by at most 3 units. Each n satisfies 0 <= n < 2^62.
+    Results are too small by at most 3 units. Each n must satisfy 0 <= n < 2^62.
 
     >>> word = np.array([1], dtype=np.uint64)
     >>> multiples(word, word << np.uint64(63), np.array([0, 2, 5, 1 << 40])).tolist()
@@ -191,7 +191,7 @@ def multiples(high: Turns, low: Turns, counts: Integers) -> Turns:
 
 
 def upward(value: arb) -> float:
-    r"""A float at least as large as a nonnegative ball; infinite if the ball is unbounded."""
+    r"""An upper bound on the nonnegative ball ``value``; infinite if the ball is unbounded."""
     top = value.upper()
     return float(top) * SLACK + TINY if top.is_finite() else math.inf
 

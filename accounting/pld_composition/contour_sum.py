@@ -157,7 +157,7 @@ class ContourSum:
 
 
 def contour_sum(factors: Sequence[tuple[Factor, int]], window: Window) -> ContourSum | None:
-    r"""The contour sum of these factors and exponents; None if it has too many terms."""
+    r"""The contour sum for pairs (factor, exponent); None if the sum has too many terms."""
     blocks, lost = _covered(factors, window)
     if len(blocks) << window.grid.depth > _MOST_FREQUENCIES:
         return None
@@ -262,7 +262,6 @@ class MixedSum:
         return low.lower(), high.upper()
 
     def logarithm(self, epsilon: float, *, upper: bool) -> tuple[float, float]:
-        r"""As :meth:`ContourSum.logarithm`."""
         found = [(weight, term.logarithm(epsilon, upper=upper)) for weight, term in self.terms]
         logs = np.array([math.log(weight) + log for weight, (log, _) in found])
         slopes = np.array([slope for _, (_, slope) in found])

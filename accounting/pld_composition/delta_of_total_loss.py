@@ -80,7 +80,7 @@ class _Aim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContourIntegral:
-    r"""The total loss L of a composition: a sum of independent losses, k for each pair.
+    r"""The total loss L of a composition: a sum of independent losses, k copies of each.
 
     ``parts`` lists the pairs (loss, k). The delta at epsilon is
     P(L = oo) + E[(1 - e^(epsilon - L))+; L < oo]. The methods take the requested ``relative``
@@ -270,7 +270,7 @@ class ContourIntegral:
 
     @property
     def side(self) -> int:
-        r"""1 if losses are discretised from above, -1 if from below, 0 if all losses are exact."""
+        r"""1 if any losses are discretised from above, -1 if from below, 0 if all are exact."""
         sides = (part.above for part, _ in self.parts)
         return next((1 if above else -1 for above in sides if above is not None), 0)
 
@@ -331,7 +331,7 @@ def _led(total: ContourSum, goal: arb, otherwise: float) -> float:
 
 
 def spare_mass(delta: float, wanted: float, rounds: int) -> float:
-    r"""The P-mass that each round may treat as infinite at the relative width ``wanted``."""
+    r"""The P-mass of losses that each round may count as infinite; 0 if it is below 1e-306."""
     spare = _SPARED * delta * wanted / rounds
     return 2.0 ** math.floor(math.log2(spare)) if spare >= _LEAST_SPARE else 0.0
 
@@ -344,7 +344,7 @@ def smoothing(error: float, slope: float) -> float:
 def sum_at(
     parts: tuple[tuple[LossPart, int], ...], saddle: Saddle, error: float, tau: float
 ) -> ContourSum | None:
-    r"""The contour sum for a relative ``error`` in delta; None if it has too many terms."""
+    r"""The contour sum for a relative ``error`` in delta; None if the sum has too many terms."""
     # Atoms cost more than frequencies: listings may add more variance than the smoothing.
     listed = any(part.above is not None and part.outputs == math.inf for part, _ in parts)
     chosen_tau = float(np.float32(min(tau * _LISTED if listed else tau, _MOST_SMOOTHING)))

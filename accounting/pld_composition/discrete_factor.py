@@ -3,10 +3,10 @@ r"""A finite distribution of losses as the factor phi(y) = sum_x q_x e^(iyl_x) o
 The integral is the contour integral of a composition. q_x is the mass of the atom x, multiplied by
 e^(c l_x) for the tilt c and normalised, and l_x is its loss. The frequencies y are equally spaced,
 so a nonuniform Fourier transform gives phi at all of them, at a cost proportional to the number of
-atoms plus the number of frequencies (Dutt and Rokhlin 1993; Greengard and Lee 2004). It computes
-phi(j) = sum_x q_x e^(2 pi i j f_x) for the integers |j| <= M/8, where f_x is a fraction of a full
-turn with 128 bits, in three steps. A Gaussian K spreads each exponential over a grid of M points. A
-discrete Fourier transform sums the grid. The result is divided by the Fourier transform of K.
+atoms plus the number of frequencies (Dutt and Rokhlin 1993; Greengard and Lee 2004). The transform
+computes phi(j) = sum_x q_x e^(2 pi i j f_x) for the integers |j| <= M/8, where f_x is a fraction of
+a full turn with 128 bits, in three steps. A Gaussian K spreads each exponential over a grid of M
+points. A discrete Fourier transform sums the grid. The sums are divided by the transform of K.
 Proofs: docs/proofs/cells.md.
 """
 
@@ -157,7 +157,7 @@ def _heights() -> Floats:
 
 
 def summed_by_label(terms: Complexes, labels: Integers) -> tuple[Complexes, Integers]:
-    r"""The sums of ``terms`` over runs of equal labels, and the label of each run."""
+    r"""The sums of the columns of ``terms`` over runs of equal ``labels``, and the runs' labels."""
     while True:
         starts = np.flatnonzero(np.diff(labels, prepend=-1))
         if len(starts) == len(labels):
@@ -315,7 +315,10 @@ def cumulants(exponents: Floats, losses: Floats) -> tuple[float, float, float]:
 
 
 def tilted(listing: Listing, tilt: Fraction) -> DiscreteFactor:
-    r"""The factor of the contour integral for a discretised loss at ``tilt`` > 0, a float."""
+    r"""The factor of the contour integral for the discretised loss ``listing`` at ``tilt`` > 0.
+
+    Raises :class:`PrecisionExhausted` if the moment at ``tilt`` exceeds the range of floats.
+    """
     weights, error, reference = _grown(listing, tilt)
     scale = float(weights.sum())
     if not (math.isfinite(scale) and scale > 0):

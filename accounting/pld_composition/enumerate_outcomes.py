@@ -46,9 +46,9 @@ _MANY: Final = 1e10  # about the largest number of outcomes that a product omits
 class Enumeration:
     r"""The total loss of ``parts``, pairs (loss, count), by enumeration of its outcomes.
 
-    ``most`` is the largest number of outcomes. If there are more, the methods return None; with
-    ``coarse``, outcomes are merged instead, upwards for an upper bound and downwards for a lower
-    bound.
+    ``most`` limits the pairs of outcomes in one sum of two losses. Beyond it the methods return
+    None, unless ``coarse`` is true: then outcomes are merged, upwards for an upper bound and
+    downwards for a lower bound. They also return None if a loss is exact or has too many rounds.
 
     >>> from accounting.pld_composition.cell_refinement import TabledLoss
     >>> from accounting.law_pairs.discrete_laplace import LaplacePair
@@ -65,7 +65,7 @@ class Enumeration:
     coarse: bool = False
 
     def delta(self, epsilon: Fraction, relative: Fraction) -> Enclosure | None:
-        r"""An enclosure of the delta of the total loss at ``epsilon`` >= 0, or None.
+        r"""An enclosure of the delta at ``epsilon`` >= 0; None if there are too many outcomes.
 
         The enclosure is wider than ``relative`` if a narrower one would need too many outcomes.
         """
@@ -81,7 +81,7 @@ class Enumeration:
         return self._best(enclose, relative)
 
     def epsilon(self, delta: Fraction, relative: Fraction) -> Enclosure | None:
-        r"""An enclosure of the epsilon of the total loss at ``delta`` > 0, or None."""
+        r"""An enclosure of the epsilon at ``delta`` > 0; None if there are too many outcomes."""
         if self.coarse:
             return self._merged(lambda total: epsilon_of(total, delta), relative, delta)
 
@@ -136,7 +136,11 @@ class Enumeration:
         return best
 
     def listing(self, least: float) -> Listing | None:
-        r"""The discretised total loss without outcomes of mass below ``least``, or None."""
+        r"""The discretised total loss, or None if there are too many outcomes.
+
+        Outcomes of mass below ``least`` for a round, or ``least``^2 for a sum, are left out. In an
+        upper bound their mass is at infinity.
+        """
         found = self._listed(least, above=self._up)
         return None if found is None else found[0]
 

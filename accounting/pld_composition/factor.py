@@ -50,11 +50,11 @@ class LossPart(ABC):
 
     @property
     def outputs(self) -> float:
-        r"""The approximate number of atoms; infinity if it depends on the requested accuracy."""
+        r"""The approximate number of atoms; infinity if it is not known in advance."""
         return math.inf
 
     def few_atoms(self, least: float, *, coarse: bool = False) -> Listing | None:
-        r"""The discretised distribution of L, or None if it has too many atoms.
+        r"""The discretised distribution of L, or None if there is no such distribution.
 
         Atoms of mass below ``least`` may be treated as infinite losses. A discretisation that could
         be refined is returned only if ``coarse`` is true.
@@ -134,9 +134,9 @@ class Factor(Protocol):
 class Grid:
     r"""The frequencies y_j = j ``step``, j >= 0, divided into blocks of 2^``depth`` frequencies.
 
-    Block b covers the interval from step b 2^depth to step (b+1) 2^depth; its centre is a
-    frequency. ``step`` is a float of at most 20 bits, and ``blocks`` 2^depth is at most 2^30, so
-    that every y_j is an exact float.
+    Block b covers the interval from y_j to y_k for j = b 2^depth and k = (b+1) 2^depth, whose
+    centre is a frequency. ``step`` must be a float of at most 20 bits, and ``blocks`` 2^depth at
+    most 2^30, so that every y_j is an exact float.
 
     >>> grid = Grid(step=0.5, depth=2, blocks=10)
     >>> grid.frequencies(np.array([0, 3])).tolist()

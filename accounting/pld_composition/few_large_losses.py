@@ -2,8 +2,8 @@ r"""The total loss of many rounds of which only a few have a large loss.
 
 An example is subsampling at a small rate. Most of the mass of the total loss is close to 0, and the
 remaining mass determines delta. The terms of a single contour integral then far exceed their sum,
-whose digits are lost in the rounding of the terms. So the curve is split by the number j of rounds
-with a large loss. For k rounds with the total loss L and g(L) = (1 - e^(epsilon - L))+,
+whose digits are lost in the rounding of the terms. So delta is split by the number j of rounds with
+a large loss. For k rounds with the total loss L and g(L) = (1 - e^(epsilon - L))+,
 
     E[g(L)] = sum_j binom(k, j) E[g(L); the first j rounds have a large loss, and no others],
 
@@ -77,7 +77,10 @@ class FewLargeLosses:
 
     @classmethod
     def of(cls, line: ContourIntegral, epsilon: float, delta: float) -> FewLargeLosses | None:
-        r"""The total loss of the contour integral ``line``; None if large losses are not rare."""
+        r"""The total loss of ``line``, or None if its rounds differ or large losses are not rare.
+
+        They count as rare if :meth:`ContourIntegral.misplaced` holds at ``epsilon`` and ``delta``.
+        """
         match line.parts:
             case ((TabledLoss() as part, rounds),) if (
                 rounds > 1
@@ -89,7 +92,7 @@ class FewLargeLosses:
         return None
 
     def epsilon(self, delta: Fraction, relative: Fraction) -> Enclosure | None:
-        r"""An enclosure of the epsilon at ``delta`` > 0; None if too many losses are large."""
+        r"""The epsilon at ``delta`` > 0; None if large losses are not rare or a sum is too long."""
 
         def solved(total: MixedSum, hidden: arb) -> Enclosure | None:
             goal = ball(delta) - hidden
@@ -111,7 +114,7 @@ class FewLargeLosses:
         return best
 
     def delta(self, epsilon: Fraction, relative: Fraction) -> Enclosure | None:
-        r"""An enclosure of the delta at ``epsilon`` > 0; None if too many losses are large."""
+        r"""The delta at ``epsilon`` > 0; None if large losses are not rare or a sum is too long."""
 
         def evaluated(total: MixedSum, hidden: arb) -> Enclosure:
             low, high = (hidden + end for end in total.bounds(epsilon))
@@ -175,7 +178,7 @@ class Split:
     def parts(self, large: int) -> _Parts:
         r"""The losses of all rounds if only the first ``large`` rounds have a large loss.
 
-        They are pairs (loss, count), for the small losses and for the large losses.
+        The result has a pair (loss, number of rounds) for the small losses, and one for the large.
         """
         losses, masses, first = self.listing.losses, self.listing.masses, self._first
         both = ((slice(first), self.rounds - large), (slice(first, None), large))
@@ -189,8 +192,8 @@ class Split:
     def terms(self, spare: float) -> tuple[list[tuple[int, int]], Fraction] | None:
         r"""The pairs (j, binom(rounds, j)) for all relevant numbers j of rounds with a large loss.
 
-        The second result, at most ``spare``, bounds the sum of the terms of all other j. The result
-        is None if large losses are not rare.
+        A bound on the sum of the terms of all other j, at most ``spare``, is returned as well. None
+        is returned if large losses are not rare, or if one kind of loss does not occur.
         """
         mass = Fraction(float(self.listing.masses[self._first :].sum()))
         mass *= 1 + Fraction(1, 1 << 40)

@@ -8,8 +8,8 @@ a = D^2/2v, P = 2 pi v/D and Theta = sum_j e^(-2 pi^2 v j^2), Poisson summation 
     phi(y)   = e^(ia(2c+1)y) sum_j e^(-a(y - jP)^2 - 2 pi i j D c),
 
 where j runs over the integers. So phi is a sum of Gaussian peaks at the multiples of P. For v < 1/2
-the peaks overlap, but such noise has few likely outputs and is divided into cells instead. Proofs:
-docs/proofs/cells.md.
+the peaks overlap, so such noise, which has few likely outputs, is divided into cells instead.
+Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class GaussianPart(LossPart):
 class GaussianFactor:
     r"""The factor phi of the module docstring at the tilt c = ``tilt`` > 0.
 
-    Products and sums are computed in floats with error bounds, everything else in ball arithmetic.
+    Products and sums are computed in floats with error bounds, and all else in ball arithmetic.
 
     >>> grid = Grid(step=1.0, depth=1, blocks=4000)
     >>> factor = GaussianPart(variance=Fraction(400), shift=1).factor(Fraction(10))

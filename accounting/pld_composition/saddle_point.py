@@ -173,7 +173,7 @@ def window(
     The step between frequencies is short enough to make the aliases small, and the terms beyond the
     last frequency are negligible. Frequencies are summed in blocks (:class:`Grid`), which are short
     enough that the factors vary little within a block. Returns None if the sum would have too many
-    blocks.
+    blocks, or if no step makes the aliases small.
     """
     c, tau, small = saddle.tilt, smoothing, math.log(wanted / _SHARE)
     log_scale = sum(k * float(f.log_scale) for f, k in factors)

@@ -67,7 +67,7 @@ class ConnectTheDotsPair(FixedTable):
     The corners are the points (x, h(x)), with x = e^epsilon as in the module docstring. They start
     at (0, 1); x increases, h decreases, and the slopes increase strictly, from at least -1 to below
     0. If the slope changes by q at a corner x > 0, the loss log x has the P-mass x q and the Q-mass
-    q. The last h is P(L = oo) for the loss L. The remaining Q-mass has no P-mass.
+    q. The last value of h is P(L = oo) for the loss L. The remaining Q-mass has no P-mass.
 
     >>> half = ConnectTheDotsPair.through(
     ...     [(Fraction(1), Fraction(1, 2)), (Fraction(2), Fraction(1, 4))]
@@ -103,10 +103,10 @@ class ConnectTheDotsPair(FixedTable):
 
     @classmethod
     def through(cls, dots: Iterable[CurvePoint]) -> ConnectTheDotsPair:
-        r"""The pair whose curve is the lower convex hull of the points ``dots``, pairs (x, h(x)).
+        r"""The pair whose curve is the largest decreasing convex one below the points ``dots``.
 
-        It dominates every pair whose curve is below all dots. Raises :class:`InvalidParameter` if a
-        dot lies below 1 - x or below 0, where no curve can lie.
+        The pair dominates every pair whose curve is below all dots. Raises
+        :class:`InvalidParameter` if a dot lies below 1 - x or below 0, where no curve can lie.
         """
         kept, lowest = [_START], Fraction(1)
         for x, u in sorted(dots):
@@ -215,10 +215,7 @@ def _above(product: Coordinates, most: int) -> ConnectTheDotsPair:
 
 
 def above_table(table: LossTable, most: int) -> ConnectTheDotsPair:
-    r"""A pair that dominates the round ``table``.
-
-    It is computed from the masses of about n cells, n = ``most``.
-    """
+    r"""A pair that dominates the round ``table``, from the masses of about ``most`` cells."""
     cut = table.cut(float(UNSEEN))
     if cut.infinite(above=True) >= 1:
         return ConnectTheDotsPair.through(())  # every output reveals its dataset
@@ -227,11 +224,11 @@ def above_table(table: LossTable, most: int) -> ConnectTheDotsPair:
 
 
 def revealing_or_nothing(pair: RevealingPair, *, above: bool) -> ConnectTheDotsPair:
-    r"""A pair with few outputs that bounds both directions of ``pair``.
+    r"""A pair with few outputs that bounds the worse direction of ``pair``.
 
-    If ``above`` is true, it is an upper bound: its output reveals the dataset with a probability
-    equal to the total variation distance, and otherwise reveals nothing. If ``above`` is false, it
-    is a lower bound: all outputs of positive Q-mass are merged, which is post-processing.
+    If ``above`` is true, the result bounds both directions from above: the output reveals the
+    dataset with a probability equal to the total variation distance, and else nothing. If it is
+    false, it is a lower bound, as merging all outputs of positive Q-mass is post-processing.
     """
     with precision(_CURVE_BITS):
         found = Enclosure.of(pair.hidden())

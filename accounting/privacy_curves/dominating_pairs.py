@@ -285,7 +285,7 @@ class ComposedLoss:
     def tradeoff(self, alpha: Fraction, relative: Fraction = Fraction(1, 10**8)) -> Enclosure:
         r"""The least type II error of a test with type I error ``alpha``.
 
-        Raises :class:`NotDerived` if there are too many outcomes to list.
+        ``lost`` is ignored. Raises :class:`NotDerived` if there are too many outcomes to list.
         """
         engine = self._engine()
         if isinstance(engine, ClosedPair):
@@ -301,7 +301,7 @@ class ComposedLoss:
         return Enclosure(*ends)
 
     def largest(self) -> Enclosure:
-        r"""The largest total loss: the sum of the largest losses, possibly infinite."""
+        r"""The sum of the largest losses of ``parts``, possibly infinite; ``lost`` is ignored."""
         low: End = Fraction(0)
         high: End = Fraction(0)
         for law, count in self.parts:

@@ -57,7 +57,7 @@ class ReportCurve(PairCurve):
     >>> curve.delta(0), curve.delta(1)
     (Bound([0.233..., 0.233...], 'exact'), Bound([0, 0], 'exact'))
 
-    Raises :class:`InvalidParameter` if a number is out of range.
+    Raises :class:`InvalidParameter` if a number is out of range, or for the relation add-remove.
     """
 
     theorem: ClassVar[str] = "the likelihood ratios of a report"

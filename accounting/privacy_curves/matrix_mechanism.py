@@ -86,7 +86,7 @@ class MatrixMechanism:
 
     @property
     def moved(self) -> SquaredSensitivity:
-        r"""The squared l2 sensitivity of C x if one participation changes x by at most norm 1."""
+        r"""The squared l2 sensitivity of C x if a participation moves a row of x by at most 1."""
         return squared_sensitivity(self.strategy, self.participation)
 
     @property
@@ -149,7 +149,7 @@ class MatrixCurve(_OneMatrix):
         return (noise.assumption,) if isinstance(noise, Gaussian) else ()
 
     def losses(self) -> tuple[NormalLoss, NormalLoss]:
-        r"""A loss that some neighbours attain, and a loss that dominates all neighbours."""
+        r"""A loss that some neighbours attain, and one that dominates those of all neighbours."""
         low, high = self.mechanism.variances
         return NormalLoss(variance=low), NormalLoss(variance=high)
 

@@ -61,8 +61,8 @@ _WIDTHS: Final = tuple(Fraction(1, 10**digits) for digits in (4, 5, 6, 8))
 class OneRelease(Guarantee):
     r"""The privacy guarantee of one release, with bounds computed from the law of its output.
 
-    The default relative width is 2^-64. The ``enclose_`` methods return the same numbers as an
-    :class:`Enclosure`, to a relative width of 2^-``bits``, for further computations.
+    The default relative width is 2^-64, or as :attr:`default_bits` states. The ``enclose_`` methods
+    return each number as an :class:`Enclosure` of relative width about 2^-``bits``.
     """
 
     __slots__ = ()
@@ -122,7 +122,7 @@ class OneRelease(Guarantee):
 
     @property
     def description(self) -> Description | None:
-        r"""The noise, sensitivity and scope of the release; None for correlated noise."""
+        r"""The noise, sensitivity and scope; None for correlated noise and local reports."""
         curve, scope = cast("PrivacyCurve", self), self.scope
         return Description(
             noise=curve.noise,
@@ -134,7 +134,7 @@ class OneRelease(Guarantee):
 
     @property
     def text(self) -> str:
-        r"""The release in the syntax of the command line."""
+        r"""The release in the syntax of the command line, or its repr without a description."""
         found = self.description
         return repr(self) if found is None else found.text
 
@@ -179,9 +179,9 @@ def _exact(value: object) -> str:
 class ByOrder(OneRelease):
     r"""A release for which only upper bounds on its Renyi divergences D_alpha are known.
 
-    Every order alpha gives an upper bound on epsilon and delta; the best order is used. There are
-    no lower bounds. Such releases compose by adding the bounds at each order. The errors are those
-    of :class:`OneRelease`. Proofs: docs/proofs/composition.md.
+    Every order alpha gives an upper bound on epsilon and delta, and the best order is used. Lower
+    bounds exist only if a subclass adds them. Such releases compose by adding the bounds at each
+    order. Proofs: docs/proofs/composition.md.
     """
 
     __slots__ = ()
@@ -218,7 +218,7 @@ class ByOrder(OneRelease):
 
 
 def described(source: Guarantee) -> Description | None:
-    r"""The noise, sensitivity and scope of a release; None for claims and correlated noise."""
+    r"""The :attr:`OneRelease.description` of a release; None for claims."""
     return source.description if isinstance(source, OneRelease) else None
 
 
@@ -243,7 +243,7 @@ class PairCurve(OneRelease):
 
     @abstractmethod
     def products(self) -> tuple[Coordinates, ...]:
-        r"""Products of one pair for each coordinate; at each epsilon, one is the worst case."""
+        r"""Products of pairs, one per coordinate; at each epsilon one product is the worst case."""
 
     def worst(self) -> Coordinates:
         r"""The product of pairs with the largest loss and the largest zCDP parameter."""
@@ -295,7 +295,7 @@ class PairCurve(OneRelease):
         return replace(self._both(self.enclose_tradeoff(alpha, bits_of(relative))), safe="lower")
 
     def enclose_tradeoff(self, alpha: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The least type II error, to a relative width of 2^-bits.
+        r"""The least type II error, to a relative width of about 2^-bits.
 
         >>> from dpcore import DiscreteLaplace
         >>> curve = PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=1)
@@ -340,7 +340,7 @@ class PairCurve(OneRelease):
         return self._both(self.enclose_zcdp(bits_of(relative)))
 
     def enclose_zcdp(self, bits: int = _BITS) -> Enclosure:
-        r"""The zCDP parameter rho, to a relative width of 2^-bits."""
+        r"""The zCDP parameter rho, to a relative width of 2^-bits; 1e-4 without a closed form."""
         return _added(self.worst(), lambda pair: pair.zcdp(), _checked(bits))
 
     def _totals(self, ask: Callable[..., Enclosure], bits: int) -> Iterator[Enclosure]:
@@ -442,7 +442,7 @@ class PrivacyCurve(PairCurve):
         return sum(lost) <= delta
 
     def enclose_zcdp(self, bits: int = _BITS) -> Enclosure:
-        r"""The zCDP parameter rho. For its width, see :meth:`zcdp`."""
+        r"""The zCDP parameter rho: for unlike coordinates, the bounds that :meth:`zcdp` states."""
         bits = _checked(bits)
         found = [_added((one,), lambda pair: pair.zcdp(), bits) for one in self.worst()]
         lower, upper = ([getattr(each, end) for each in found] for end in ("lower", "upper"))

@@ -2,10 +2,10 @@ r"""A round divided into cells, with bounds in integers on their masses and loss
 
 P and Q are the output laws of the round on two neighbouring datasets. A cell is a set of outcomes.
 For each cell there are lower bounds on its P-mass and its Q-mass, and lower and upper bounds on the
-loss log P/Q. Upper bounds on the masses are not needed: all masses sum to 1, so each of them
-exceeds its lower bound by at most the total missing mass. :func:`listing` computes from the cells a
-discretised loss on a grid that bounds the loss of the round from above or from below. Proofs:
-docs/proofs/kernel.md.
+loss log(P/Q). Upper bounds on the masses are not needed because all masses sum to 1, so that each
+mass exceeds its lower bound by at most the total missing mass. :func:`listing` computes from the
+cells a discretised loss on a grid, a bound on the loss of the round from above or from below.
+Proofs: docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ r"""Lower bounds on the P-mass and Q-mass, and two bounds on the loss; None if t
 class Pair:
     r"""The pair (P, Q) of a round as a list of cells, with masses in fixed-point integers.
 
-    ``infinite`` is a lower bound on the P-mass of outcomes impossible under Q. The masses of a cell
-    exceed their lower bounds by at most ``p_missing`` and ``q_missing``. A loss within ``slack`` of
-    a grid point counts as this grid point.
+    ``infinite`` is a lower bound on the P-mass of outcomes impossible under Q. The P-mass and the
+    Q-mass of a cell exceed the lower bounds that its :data:`Cell` states by at most ``p_missing``
+    and ``q_missing``. A loss within ``slack`` of a grid point counts as this grid point.
     """
 
     fixed: Fixed
@@ -47,7 +47,7 @@ class Pair:
 def of_cells(
     fixed: Fixed, cells: Sequence[Cell], infinite: int = 0, *, least: int = 1, slack: int = 72
 ) -> Pair:
-    r"""The pair with these ``cells``, except those whose P-mass is below ``least``."""
+    r"""The pair with all ``cells`` of P-mass at least ``least``, and the slack 2^-``slack``."""
     p_missing = fixed.one - infinite - sum(cell[0] for cell in cells)
     q_missing = fixed.one - sum(cell[1] for cell in cells)
     kept = [cell for cell in cells if cell[0] >= least]
@@ -57,7 +57,7 @@ def of_cells(
 def of_masses(fixed: Fixed, masses: Sequence[tuple[int, int, bool]], least: int) -> Pair:
     r"""The pair with one cell for each outcome of P-mass at least ``least``.
 
-    ``masses`` lists lower bounds on the P- and Q-mass of each outcome, and whether Q is exactly 0.
+    ``masses`` has lower bounds on the P- and Q-mass of each outcome, and whether its Q-mass is 0.
     """
     p_missing, q_missing = (fixed.one - sum(each[i] for each in masses) for i in (0, 1))
     cells, infinite = list[Cell](), 0

@@ -56,10 +56,7 @@ class Listing:
     rounds: int = 1
 
     def fitted(self, plan: Plan) -> Listing:
-        r"""This listing, trimmed at both ends, on a grid so coarse that ``slots`` weights suffice.
-
-        At each end, at most ``cut`` units of mass per round are trimmed.
-        """
+        r"""This listing, trimmed at both ends, on a grid so coarse that it fits ``plan``."""
         found = self._trimmed(plan.cut * self.rounds)
         while len(found.weights) > plan.slots:
             found = found.doubled()
@@ -106,12 +103,15 @@ class Listing:
         return replace(self, step=2 * self.step, first=first, weights=found)
 
     def total(self) -> int:
-        r"""The sum of all masses, including that of infinite losses."""
+        r"""The sum of all masses in units of 10^-digits, including that of infinite losses."""
         return sum(self.weights) + self.infinite
 
 
 def product(one: Listing, other: Listing, plan: Plan) -> Listing:
-    r"""A bound on the sum of two independent losses, in the direction of both arguments."""
+    r"""A bound on the sum of two independent losses that are bounded in the same direction.
+
+    Raises ValueError unless the ratio of the steps of the two listings is a power of 2.
+    """
     while one.step < other.step:
         one = one.doubled()
     while other.step < one.step:

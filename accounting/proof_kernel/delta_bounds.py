@@ -30,8 +30,9 @@ _MOST_WORK = 1 << 20
 class Curve:
     r"""Bounds on the delta of the worst of several scenarios.
 
-    The upper bound is computed from the scenarios ``above``, and the lower bound from the scenarios
-    ``below``. They differ only in the direction in which irrational shifts are rounded.
+    The upper bound is computed from the scenarios ``above``, and the lower bound from ``below``.
+    The two lists differ only in the direction in which irrational shifts are rounded. Raises
+    :class:`Refused` if the bounds need too much work.
 
     >>> laplace = Round("discrete-laplace", (Fraction(10),), Fraction(1))
     >>> ONE = [[(laplace, 1)]]
@@ -63,7 +64,6 @@ class Curve:
             raise Refused(reason)
 
     def above(self, epsilon: Fraction) -> Fraction:
-        r"""An upper bound on delta."""
         return max(self._of(i, epsilon, above=True) for i in range(len(self.scenarios[True])))
 
     def below(self, epsilon: Fraction) -> Fraction:
@@ -73,7 +73,6 @@ class Curve:
         return self._of(tops.index(max(tops)), epsilon, above=False)
 
     def delta(self, epsilon: Fraction) -> tuple[Fraction, Fraction]:
-        r"""The lower and the upper bound on delta."""
         return self.below(epsilon), self.above(epsilon)
 
     def _of(self, index: int, epsilon: Fraction, *, above: bool) -> Fraction:

@@ -21,18 +21,18 @@ _MOST_BITS: Final = 1 << 16
 def exact_value(parts: tuple[Part, ...], quantity: str, at: Fraction) -> Fraction:
     r"""The exact value of a ``quantity`` of a composition, if it is rational.
 
-    ``quantity`` is "pure", "epsilon", "delta", "zcdp" or "renyi", and ``at`` is its delta, epsilon
-    or order. Let s be the scale and v the variance of the noise, D_1 and D_2 the l1 and l2
-    sensitivity, and d the change of one coordinate. The following values are known to be rational:
+    ``quantity`` is "pure", "epsilon", "delta", "zcdp" or "renyi". ``at`` is the delta at which an
+    "epsilon" is asked for, the epsilon of a "delta", or the order of a "renyi". Let s be the scale
+    and v the variance of the noise, D_1 and D_2 the l1 and l2 sensitivity, and d the change of one
+    coordinate. The following values are known to be rational:
 
     - the largest loss ("pure", or "epsilon" at delta 0): D_1/s for (discrete) Laplace noise and for
       Polya differences of shape >= 1, a multiple of the epsilon of staircase noise, and the epsilon
-      of stated claims;
+      of a pure claim;
     - delta at an epsilon that is at least the largest loss: 1 - prod (1 - delta)^rounds over all
-      stated claims;
-    - delta of one round of binomial noise: at epsilon = 0, and 1 if the two datasets share no
-      output;
-    - rho ("zcdp"): D_2^2/(2v) for Gaussian noise, and epsilon^2/2 or rho for stated claims;
+      stated (epsilon, delta) claims;
+    - delta of one round of binomial noise: at epsilon = 0, and 1 if neighbours share no output;
+    - rho ("zcdp"): D_2^2/(2v) for Gaussian noise, epsilon^2/2 for a pure claim, or a stated rho;
     - the Renyi divergence of order alpha: alpha rho for real Gaussian noise, and alpha d^2/(2nv)
       for a sum of n >= 1 discrete Gaussians if n divides d and (alpha - 1) d.
 

@@ -79,7 +79,7 @@ _SIZES: Final[Mapping[str, Callable[..., float]]] = {
 
 
 def size(each: Round, digits: int) -> int:
-    r"""An estimate of the number of masses in the table of a round, without computing the table."""
+    r"""An estimate of the number of masses in a round's table; :class:`Refused` if above 2^17."""
     found = 4.0 * _FINE
     if each.law == "discrete-laplace":
         found = float(abs(each.shift))
@@ -93,8 +93,8 @@ def size(each: Round, digits: int) -> int:
 def pair_of(each: Round, fixed: Fixed, grid: Grid, least: int) -> Pair:
     r"""The pair of a round as cells, without those whose P-mass is below ``least``.
 
-    For real-valued noise, ``grid`` decides where cells begin and end: where the loss crosses the
-    grid.
+    For real-valued noise, cells begin and end near the outputs whose loss is a point of ``grid``,
+    or is ``grid`` itself if that is a single epsilon.
     """
     if each.law == "stated":
         # Randomised response: the loss is +-epsilon, and P and Q are disjoint with probability

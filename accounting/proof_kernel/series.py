@@ -1,7 +1,7 @@
 r"""Enclosures of exp, log and the normal distribution function in integer fixed-point arithmetic.
 
-A real x is represented by an integer near x * 2^bits. Every function returns two integers (below,
-above) between which the exact value lies. Proofs: docs/proofs/kernel.md.
+A real x is represented by an integer near x * 2^bits. All functions but :meth:`Fixed.normal` return
+two integers (below, above) between which the exact value lies. Proofs: docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Fixed:
         return below, below + (value * self.one != below)
 
     def exp(self, x: int) -> tuple[int, int]:
-        r"""Bounds (below, above) on e^x."""
+        r"""Bounds (below, above) on e^x; raises ArithmeticError if x is above 2^14."""
         self.tick()
         if x < -(self.bits + 1) * self.one:
             return 0, 1
@@ -84,7 +84,7 @@ class Fixed:
         return total - 2 * count - 2, total + 2 * count + 2
 
     def normal(self, z: int) -> int:
-        r"""The distribution function of N(0, 1) at z, with an error of at most 8 units."""
+        r"""The distribution function of N(0, 1) at z, within 8 units of 2^-bits."""
         mass = self._area(min(abs(z), self._far)) * self.one // (2 * self._whole)
         return (self.one >> 1) + (mass if z > 0 else -mass)
 

@@ -70,8 +70,8 @@ def norms_of(law: str, scheme: str | None, amount: int) -> tuple[str, ...]:
     r"""The sensitivity norms for which a theorem covers this law and ``scheme``; possibly none.
 
     ``scheme`` is a sampling scheme, "correlated", or None. ``amount`` is the sensitivity. An
-    integer query of l1 or l2 sensitivity 1 changes one coordinate by 1, as under ``absolute``; a
-    real-valued query may change several coordinates.
+    integer query of l1 or l2 sensitivity 1 changes one coordinate by 1, as under ``absolute``, but
+    a real-valued query may change several coordinates.
 
     >>> norms_of("laplace", None, 1), norms_of("skellam", None, 2), norms_of("skellam", None, 1)
     (('absolute', 'l1'), ('absolute', 'box'), ('absolute', 'l1', 'l2-squared', 'box'))
