@@ -204,7 +204,7 @@ def __getattr__(name: str) -> Any:
 
 
 def find(name: str) -> Entry | None:
-    r"""The catalogue entry with this name, or None.
+    r"""The catalogue entry called ``name``, or None if no entry has this name.
 
     >>> entry = find("half-scale")
     >>> entry.epsilon, entry.true_epsilon.lower, find("no-such-slip")
@@ -214,7 +214,7 @@ def find(name: str) -> Entry | None:
 
 
 def find_subject(name: str) -> Subject | None:
-    r"""The catalogue entry or correct twin with this name, or None.
+    r"""The catalogue entry or correct twin called ``name``, or None if neither has this name.
 
     >>> find_subject("count"), find_subject("no-such-slip")
     (Twin(name='count', ...), None)

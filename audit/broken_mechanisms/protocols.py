@@ -79,7 +79,8 @@ def half_vanish(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def reduced_noise(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The integer sum of two users' messages, in which only the noise is reduced mod m."""
+    r"""The integer sum of two users' messages, where only the noise in a message is reduced mod m.
+    """
     sent = _messages(_TWO, 0, 2, n, rng) % _TWO.modulus
     sent[:, 0] += value * _TWO.precision
     return np.asarray(sent.sum(axis=1))
@@ -126,7 +127,7 @@ def shuffled(value: int, n: int, rng: np.random.Generator) -> Bits:
 
 
 def shuffled_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The sorted messages of three users, one row per run; a shuffler reveals the same.
+    r"""The messages of three users in sorted order, as a shuffler reveals them; one row per run.
 
     Most noise shares are 0, so single messages reveal the value.
     """
@@ -222,14 +223,15 @@ def noisy_bits(value: int, n: int, rng: np.random.Generator, *, chance: Rational
 def relaxed_sum(value: int, n: int, rng: np.random.Generator, *, scale: int) -> Integers:
     r"""Rows (sum of 64 users' messages, one bit), where the value of the first user is 0 or 1.
 
-    At epsilon = 1 and g = 1 step per unit, the sum with noise of scale 2 g/epsilon = 2 costs 1/2,
-    and the bit costs 1/4 twice. Theorem 3 of Chowdhury and Zhou (2023) states the scale g/epsilon =
-    1, which is too small (``docs/errata.md``).
+    At epsilon = 1, g = 1 step per unit and noise of scale 2 g/epsilon = 2, the loss is at most 1:
+    the sum costs 1/2, and so does the bit. Theorem 3 of Chowdhury and Zhou (2023) states the scale
+    g/epsilon = 1, which is too small (``docs/errata.md``).
 
     Let u = 1.284 and c = 1/(1 + u). The bit depends on the first message: it is 1 with probability
     c u if the message is 1, and otherwise with probability c/u. For every message the
     log-probabilities of the bit are within ln u <= 1/4 of those of a bit that is 1 with probability
-    c, so this aggregation is (1/4, 0)-relaxed.
+    c, so this aggregation is (1/4, 0)-relaxed. For two messages they differ by at most 2 (1/4) =
+    1/2.
     """
     source = seeded(rng)
     share = PolyaDifference(shape=Fraction(1, _USERS), scale=scale)
