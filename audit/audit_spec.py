@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from audit.features.parse_feature import Feature
 
 FLOATS: Final = ("test", "ignore")
-r"""The values of ``floats``: also test the floating-point representation of outputs, or not.
-"""
+r"""The values of ``floats``: also test the floating-point representation of outputs, or not."""
 
 SensitivityNorm: TypeAlias = Literal["l1", "l2", "linf"]
 

@@ -56,8 +56,7 @@ if TYPE_CHECKING:
 
 
 LEAST_CHANCE: Final = Fraction(1, 1000)
-r"""The bench fails if P(Bin(n, alpha) >= j) is below this, for j refuted of n sampled twins.
-"""
+r"""The bench fails if P(Bin(n, alpha) >= j) is below this, for j refuted of n sampled twins."""
 
 _WIDTH: Final = 100
 _HEADINGS: Final = ("", "broken", "claim", "true", "runs", "verdict", "lower", "layer", "twin")

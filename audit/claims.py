@@ -364,8 +364,7 @@ def level_upper(alpha: RationalLike) -> float:
 
 
 def confidence(alpha: RationalLike) -> str:
-    r"""Format the confidence of all bounds together, 1 - alpha, as a percentage rounded down.
-    """
+    r"""Format the confidence of all bounds together, 1 - alpha, as a percentage rounded down."""
     return f"{down(100 * (1 - rational('alpha', alpha)), 6)}%"
 
 
@@ -382,8 +381,7 @@ def format_p_value(value: float) -> str:
 
 
 def evidence(alpha: RationalLike, *, p_value: float | None, e_value: float | None) -> str:
-    r"""Describe the e-value (the p-value if ``e_value`` is None) and the threshold that refutes.
-    """
+    r"""Describe the e-value (the p-value if ``e_value`` is None) and the threshold that refutes."""
     exact = rational("alpha", alpha)
     if e_value is None:
         return f"p-value {format_p_value(p_value or 0.0)}; {down(exact, 6)} or less refutes"

@@ -65,7 +65,7 @@ class Finding(Facts):
 
     @property
     def named(self) -> str:
-        r"""The severity of the finding; "refutes" is added for a refuted declaration."""
+        r"""The severity of the finding, with ", refutes" if the finding refutes a declaration."""
         return self.severity + (", refutes" if self.refutes else "")
 
     def case(self, target: str) -> Case:
@@ -148,7 +148,7 @@ class ReplayReport(Result):
 
     @property
     def exit_code(self) -> int:
-        r"""The exit code: 0 no error, 1 an error, 3 not replayable, 4 nothing was measured."""
+        r"""The exit code: 0 no error found, 1 an error, 3 not replayable, 4 nothing measured."""
         return REPLAY_VERDICTS[self.verdict].exit_code
 
     def statement(self) -> Statement:

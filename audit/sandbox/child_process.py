@@ -398,7 +398,7 @@ class IsolatedProcess:
                 atexit._run_exitfuncs()
 
     def end(self, how: str, *, reaped: bool = False) -> None:
-        r"""Kill the process and its children."""
+        r"""Kill the process and its children; ``how`` is the reason that :class:`Ended` states."""
         process, self.process = self.process, None
         if process is None:
             return

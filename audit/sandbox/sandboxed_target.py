@@ -179,7 +179,7 @@ def _send_pieces(target: Target, pipe: Pipe, block: Block) -> None:
 
 @contextmanager
 def importing(timeout: float | None) -> Iterator[None]:
-    r"""A context that limits imports to one minute, or to ``timeout`` seconds if that is longer."""
+    r"""A context that limits imports to max(``timeout``, 60) seconds; None means no limit."""
     with Watchdog(None if timeout is None else max(timeout, _IMPORT)) as watchdog:
         watchdog.restart()
         yield

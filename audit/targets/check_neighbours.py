@@ -41,13 +41,11 @@ _ABSENT: Final = object()
 
 
 def require_neighbours(argument: str, pair: tuple[Any, Any], relation: Relation | str) -> None:
-    r"""Raise :class:`InvalidParameter` for ``argument`` if the pair is not neighbouring in any way.
+    r"""Raise :class:`InvalidParameter` for ``argument`` if the two datasets cannot be neighbours.
 
-    Only lists, arrays and tables are checked. Two of equal length are accepted: they may be answers
-    to queries, which have the same neighbours under every relation
-    (``audit.search.neighbour_spaces``). Two of different lengths must be records: "replace" refuses
-    them, and under "add-remove" the longer list must be the shorter one plus one record, in any
-    order.
+    Only lists, arrays and tables are checked. Equally long lists pass, because they may be answers
+    to queries, which have the same neighbours under every relation. Other lists must be records:
+    "replace" refuses them, and under "add-remove" one must be the other plus one record.
     """
     a, b = (_items(dataset) for dataset in pair)
     if a is None or b is None or len(a) == len(b):
@@ -67,8 +65,7 @@ def require_neighbours(argument: str, pair: tuple[Any, Any], relation: Relation 
 
 
 def doubts(pair: tuple[Any, Any], relation: Relation | str) -> list[str]:
-    r"""Return a list with one warning if no usual interpretation makes the pair neighbours, else
-    [].
+    r"""Return one warning if the pair is not neighbouring in any usual interpretation, else [].
 
     There is no warning about numbers that differ by at most 1 each, because they may be answers to
     counting queries, or a histogram.

@@ -355,8 +355,7 @@ def typed(number: Fraction) -> int | str:
 def claim_of(
     subject: Target, claim: Claim | CurveClaim | str | None, relation: Relation | str | None
 ) -> Claim | CurveClaim:
-    r"""The given claim, parsed if it is text, or the own claim of the target if ``claim`` is None.
-    """
+    r"""The given claim (text is parsed), or the own claim of the target if ``claim`` is None."""
     match claim:
         case Claim() | CurveClaim():
             if relation is not None and Relation(claim.relation) is not Relation(relation):

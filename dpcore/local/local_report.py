@@ -124,8 +124,8 @@ class LocalReport(ABC):
     def report(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> Reports:
         r"""Draw an independent report (a number, or a row of numbers) for each user's value.
 
-        Raises :class:`InvalidParameter`, before any draw, if a value is not an integer from 0 to
-        ``values`` - 1.
+        Raises :class:`InvalidParameter`, before any draw, unless ``value`` is a nonempty array of
+        integers from 0 to ``values`` - 1.
         """
         refuse_masked("value", value)
         given = np.asarray(value)
@@ -248,7 +248,6 @@ class ShuffledReports:
 
     @property
     def scope(self) -> Scope:
-        r"""The scope of a report."""
         return self.report.scope
 
     def to_json(self) -> dict[str, Any]:

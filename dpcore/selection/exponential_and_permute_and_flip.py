@@ -109,9 +109,9 @@ class Selection(ScoreMechanism):
 
     @property
     def unit(self) -> Fraction:
-        r"""The exponent c of the acceptance probability exp(-c g) of a candidate with gap g.
+        r"""The rate c in the acceptance probability exp(-c g) of a candidate with gap g.
 
-        With Delta = ``sensitivity`` it is epsilon/(2 count Delta), or twice that for monotonic
+        With Delta = ``sensitivity``, c is epsilon/(2 count Delta), or twice that for monotonic
         scores.
         """
         return self.epsilon / ((2 - self.monotonic) * self.count * self.sensitivity)
@@ -120,6 +120,8 @@ class Selection(ScoreMechanism):
         self, value: Sequence[int] | Sequence[Sequence[int]] | Integers, *, rng: Rng = SYSTEM
     ) -> int | Integers:
         r"""Return the chosen index into the scores ``value``, or an array of ``count`` indices.
+
+        The result is an array if ``count`` > 1 or if the scores are rows.
 
         >>> Selection(epsilon=40, sensitivity=1, count=2).release([[0, 9, 1], [5, 0, 0]]).tolist()
         [1, 0]
