@@ -20,7 +20,7 @@ replay is in its tapes (recorded random draws).
 A bench passes if all of these conditions hold, where j is the number of refuted sampled twins:
 
 - every entry is caught;
-- no audit of a twin fails, and the exact layer decides the claim of each of its twins;
+- no audit of a twin fails, and the exact layer decides every claim that it tests;
 - no twin is refuted, except by the sample or time layer;
 - P(Bin(n, alpha) >= j) is at least 1/1000.
 """

@@ -208,9 +208,7 @@ class State:
             raise refused(self.path, reason)
 
     def fail(self, error: TargetFailed) -> None:
-        r"""Store ``error`` as the failure of the next block; a resumed audit raises ``error``
-        again.
-        """
+        r"""Store ``error`` as the failure of the next block; a resumed audit raises it again."""
         if self.closed is None:
             failure = {"reason": error.reason, "dataset": error.dataset, "run": error.run}
             self._write(b"F" + json.dumps(failure).encode())

@@ -66,7 +66,7 @@ def sample(
 def draw(
     target: Target, plan: Plan, *, progress: Progress | None = None, state: State | None = None
 ) -> DrawnRuns:
-    r"""Draw all planned runs, unless evidence, the deadline, a failure or Ctrl-C ends the drawing.
+    r"""Draw all planned runs, or stop early at enough evidence, the deadline, a failure or Ctrl-C.
 
     ``state`` is an open state file (:func:`audit.resume.resume`) or None. The stored blocks of runs
     are not drawn again, and new blocks are stored.

@@ -106,7 +106,7 @@ _LOWER, _UPPER = 0, 2
 
 
 def clipped(value: int, n: int, rng: np.random.Generator, *, most: int) -> Integers:
-    r"""A value clipped to [0, ``most``], which has sensitivity ``most``, plus noise of scale 1."""
+    r"""A value clipped to [0, ``most``], plus noise of scale 1; the sensitivity is ``most``."""
     return int(np.clip(value, 0, most)) + laplace(1, n, rng)
 
 

@@ -79,8 +79,7 @@ def half_vanish(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def reduced_noise(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The integer sum of two users' messages, where only the noise in a message is reduced mod m.
-    """
+    r"""The integer sum of two users' messages, where only the noise in them is reduced mod m."""
     sent = _messages(_TWO, 0, 2, n, rng) % _TWO.modulus
     sent[:, 0] += value * _TWO.precision
     return np.asarray(sent.sum(axis=1))
@@ -230,8 +229,7 @@ def relaxed_sum(value: int, n: int, rng: np.random.Generator, *, scale: int) -> 
     Let u = 1.284 and c = 1/(1 + u). The bit depends on the first message: it is 1 with probability
     c u if the message is 1, and otherwise with probability c/u. For every message the
     log-probabilities of the bit are within ln u <= 1/4 of those of a bit that is 1 with probability
-    c, so this aggregation is (1/4, 0)-relaxed. For two messages they differ by at most 2 (1/4) =
-    1/2.
+    c, so this aggregation is (1/4, 0)-relaxed, and the bit costs at most 2 (1/4).
     """
     source = seeded(rng)
     share = PolyaDifference(shape=Fraction(1, _USERS), scale=scale)
@@ -247,7 +245,7 @@ def relaxed_sum(value: int, n: int, rng: np.random.Generator, *, scale: int) -> 
 def relaxed_sum_loss() -> arb:
     r"""The privacy loss ln(P_B/P_A) of the output (1, 1) of :func:`relaxed_sum` at scale 1.
 
-    P_A and P_B are the probabilities of this output if the first user's value is 0 and 1. Both are
+    P_A and P_B are the probabilities of this output for the first user's values 0 and 1. Both are
     computed as multiples of 1/(u (1 + u)), where u = 1.284. The first message is 1 if the user's
     noise share is 1 for the value 0, or 0 for the value 1.
     """

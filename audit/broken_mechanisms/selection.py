@@ -81,11 +81,12 @@ def sparse_vector_value(
     scales: _Scales = (4, 8),
     fresh: RationalLike = 2,
 ) -> Integers:
-    r"""The first answer that reaches the threshold, as rows (number of answers before, value).
+    r"""Rows (k, value): answer k, counted from 0, is the first that reaches the threshold.
 
-    Algorithm 1 with c = 1 finds that answer. Its value is released with new noise of scale
-    ``fresh``. By default a quarter of epsilon is spent on the threshold (scale 4), a quarter on the
-    comparisons (scale 8), and half on the released value (scale 2).
+    Algorithm 1 with c = 1 finds that answer, and its value is released with new noise of scale
+    ``fresh``. Without such an answer, the row is (number of answers, 0). By default a quarter of
+    epsilon is spent on the threshold (scale 4), a quarter on the comparisons (scale 8), and half on
+    the released value (scale 2).
     """
     reached = _reached(answers, scales, n, rng)[1]
     return _first(np.asarray(answers) + laplace(fresh, reached.shape, rng), reached)
@@ -103,7 +104,7 @@ def sparse_vector_roth(answers: Sequence[int], n: int, rng: np.random.Generator)
 def sparse_vector_gap(
     answers: Sequence[int], n: int, rng: np.random.Generator, *, public: bool = False
 ) -> Integers:
-    r"""The first answer that reaches the threshold, as rows (number of answers before, gap).
+    r"""Rows (k, gap): answer k, counted from 0, is the first that reaches the threshold.
 
     The gap is the noisy answer minus the noisy threshold, with the scales of Algorithm 1 for c = 1.
     If the threshold is ``public``, it has no noise, and all of epsilon is spent on the answers.
@@ -256,7 +257,7 @@ MEDIAN: Final = Selection(epsilon=1, sensitivity=2, rule=Rule.EXPONENTIAL)
 def median_scores(values: Sequence[int], candidates: Integers) -> Integers:
     r"""The score -max(0, 2 #{x < r} - n, n - 2 #{x <= r}) of each candidate r for n values x.
 
-    This score of ``dpcore release quantile`` changes by at most 2 if a value is replaced.
+    ``dpcore release quantile`` uses this score. It changes by at most 2 if a value is replaced.
     """
     ordered = np.sort(values)
     below, upto = (np.searchsorted(ordered, candidates, side) for side in ("left", "right"))
@@ -278,7 +279,7 @@ _REACHED: Final = 6
 
 
 def unknown_keys(rows: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""Whether each of three keys is released, which it is if its noisy count reaches 6.
+    r"""Three numbers, one per key: 1 if the key is released because its noisy count reaches 6.
 
     Only one user has these keys, with ``rows`` rows for each. The noise has scale 3, because at
     epsilon = 1 a user may have three rows in total.

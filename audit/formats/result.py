@@ -77,8 +77,7 @@ class _Property(Protocol[_Value_co]):
 def computed(
     about: str, *, before: str = "", name: str = "", kind: str = "", write: Any = None
 ) -> Callable[[Callable[[Any], _Value_co]], _Property[_Value_co]]:
-    r"""Declare a property as a key of the JSON document, before the field ``before`` or at the end.
-    """
+    r"""Declare a property as a key of the JSON document, before the field ``before`` or last."""
 
     def marked(getter: Any) -> Any:
         getter.fact = _read(about, name, kind, write, before)
@@ -194,7 +193,6 @@ class Result(Facts, ABC):
 
     @property
     def refuted(self) -> bool:
-        r"""Whether the claim is refuted."""
         return bool(self.verdict == "refuted")
 
     def __bool__(self) -> NoReturn:
@@ -240,7 +238,7 @@ class Result(Facts, ABC):
         )
 
     def to_format(self, name: str, *, text: str | None = None) -> str:
-        r"""The result as "text" (or ``text`` itself, if given), "json", "junit" or "sarif"."""
+        r"""The result as "text" (``text`` if that is given), "json", "junit" or "sarif"."""
         text = printed(str(self).splitlines()) if text is None else text
         return formatted(name, text=text, document=self.to_text(), cases=self.cases())
 

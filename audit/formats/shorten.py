@@ -18,8 +18,7 @@ _HEAD: Final = 8
 
 
 def shortened(text: str, most: int = _MOST) -> str:
-    r"""Replace a longer text by its first ``most`` characters, its length and its SHA-256 prefix.
-    """
+    r"""Replace a longer text by its first ``most`` characters, its length and a SHA-256 prefix."""
     if len(text) <= most:
         return text
     return f"{text[:most]}... ({len(text):,} characters, SHA-256 {_digest(text)})"

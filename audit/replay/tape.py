@@ -86,7 +86,7 @@ class Stream:
 
 
 class Tape:
-    r"""The random tape for ``seed`` after ``changes``; if ``cut``, the ``log`` is incomplete."""
+    r"""The random tape for ``seed`` after ``changes``; ``cut`` means that ``log`` is incomplete."""
 
     def __init__(self, seed: int, changes: Changes | None = None) -> None:
         self.seed = integer("seed", seed, at_least=0)

@@ -48,7 +48,8 @@ class ExactWitness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactFinding:
-    r"""Bounds on the least delta at the claimed epsilon, and on the least epsilon at the delta."""
+    r"""Bounds on the least delta at the claimed epsilon and the least epsilon at the claimed delta.
+    """
 
     delta: Enclosure
     epsilon: Enclosure
@@ -238,10 +239,9 @@ class AuditRecord(Result):
 
     @property
     def exit_code(self) -> int:
-        r"""The exit code: 0 if a complete audit measured something and refuted or found nothing.
+        r"""The exit code: 0 proven or not refuted, 1 refuted or a fault found, 3 the target failed.
 
-        1 means refuted or a fault found, 3 that the target failed, 4 that nothing was measured, and
-        130 that Ctrl-C ended the audit before a refutation or a fault was found.
+        It is 4 if nothing was measured, and 130 if Ctrl-C ended an audit that would give 0 or 4.
         """
         code = VERDICTS[self.verdict].exit_code
         if self.verdict == "refuted" or self.verdict is None:
@@ -251,9 +251,7 @@ class AuditRecord(Result):
         return INTERRUPTED if self.interrupted else code
 
     def hardest(self) -> dict[tuple[Fraction, Fraction], Outcome]:
-        r"""For each tested point of the claim, the outcome with the largest bound, refuted ones
-        first.
-        """
+        r"""For each tested point, the outcome with the largest (``refuted``, ``epsilon_lower``)."""
         ordered = sorted(self.outcomes, key=lambda row: (row.refuted, row.epsilon_lower))
         found = {row.claim.exact: row for row in ordered}
         return {point: found[point] for point in sorted(found)}

@@ -387,10 +387,9 @@ def _hull(points: Sequence[Point]) -> list[Point]:
 
 
 def claimed_tradeoff(points: Sequence[Claim]) -> list[Point]:
-    r"""Pairs (alpha, least type II error) of the trade-off function that ``points`` of a claim
-    imply.
+    r"""Pairs (alpha, f(alpha)) for the trade-off function f that the ``points`` of a claim imply.
 
-    At each type I error alpha, the function is the maximum over the points of the claim of
+    For each type I error alpha, f(alpha) is the maximum over the points (epsilon, delta) of
 
         max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)).
     """

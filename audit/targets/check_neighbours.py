@@ -65,7 +65,7 @@ def require_neighbours(argument: str, pair: tuple[Any, Any], relation: Relation 
 
 
 def doubts(pair: tuple[Any, Any], relation: Relation | str) -> list[str]:
-    r"""Return one warning if the pair is not neighbouring in any usual interpretation, else [].
+    r"""Return [warning] if the pair is not neighbouring in any usual interpretation, else [].
 
     There is no warning about numbers that differ by at most 1 each, because they may be answers to
     counting queries, or a histogram.

@@ -286,8 +286,8 @@ def digest_of(files: Sequence[Path | str]) -> str | None:
 def files_of(step: str, feature: Feature) -> list[str]:
     r"""The source files of ``step``, one of the steps of a feature; empty for a built-in step.
 
-    If the step is a function in a module, the files are that of the module and the one that defines
-    the function, because the module may have imported the function.
+    If the step is a function in a module, the result is the file of the module and the file that
+    defines the function, because the module may have imported the function.
     """
     if step.partition(":")[0] in FEATURES:
         return []

@@ -204,7 +204,7 @@ def neighbouring_vectors(
     r"""Generate pairs of lists of ``dimension`` integers that differ by at most ``sensitivity``.
 
     For a box sensitivity, the dimension is the number of its bounds; for an integer, it must be 1.
-    The entries of the first list of a pair are in [-``farthest``, ``farthest``], before a swap.
+    One of the two lists has entries in [-``farthest``, ``farthest``].
 
     >>> from hypothesis import find
     >>> one, other = find(neighbouring_vectors(Sensitivity.l1(2), dimension=2), bool)

@@ -131,8 +131,7 @@ def _ended(argument: str, path: str | Path, file: Iterable[str]) -> Iterator[str
 
 
 def check_writable(option: str, path: Path | None) -> None:
-    r"""Raise an error, before any computation, if the path, unless it is None, cannot be written.
-    """
+    r"""Raise an error, before any computation, if the path (unless None) cannot be written."""
     if path is None:
         return
     if str(path) == "-":

@@ -221,8 +221,8 @@ class _Bits(LocalReport):
 class UnaryEncoding(_Bits):
     r"""Report one bit per value: P(1) is ``own`` for the true value, ``other`` for the rest.
 
-    Symmetric (basic RAPPOR): own = 1 - other = e^(epsilon/2)/(e^(epsilon/2) + 1). Optimised: own =
-    1/2, other = 1/(e^epsilon + 1), and less variance. A report is a row of booleans.
+    Symmetric (basic RAPPOR): own = 1 - other = e^(epsilon/2)/(e^(epsilon/2) + 1). Optimised, with
+    less variance: own = 1/2, other = 1/(e^epsilon + 1). A report is a row of booleans.
 
     >>> UnaryEncoding(epsilon=2, values=5).variance(100) < UnaryEncoding(
     ...     epsilon=2, values=5, encoding="symmetric"

@@ -1,8 +1,8 @@
 r"""Release keys from an unknown domain whose noisy counts reach a threshold.
 
-The guarantee has a delta, because a key of only one user may reach the threshold;
-``accounting.composition.partition_selection_guarantee`` bounds this probability. Proofs:
-docs/proofs/selection.md.
+The guarantee has a delta, because a key of only one user reaches the threshold with a small
+probability; ``accounting.composition.partition_selection_guarantee`` bounds this probability.
+Proofs: docs/proofs/selection.md.
 """
 
 from __future__ import annotations

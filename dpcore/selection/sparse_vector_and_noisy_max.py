@@ -131,7 +131,7 @@ class AboveThreshold(ScoreMechanism):
                 return
 
     def law(self, answers: Sequence[int]) -> dict[tuple[int | None, ...], ExpRational]:
-        r"""The exact probability of each list that :meth:`release` may return.
+        r"""The exact probability of each list, as a tuple, that :meth:`release` may return.
 
         Gaps of at least 8 are merged into the outcome 8.
 
@@ -164,7 +164,9 @@ class AboveThreshold(ScoreMechanism):
         return {row: mass(row) for row in self.rows(len(answers))}
 
     def rows(self, answers: int) -> list[tuple[int | None, ...]]:
-        r"""The lists that :meth:`release` may return for ``answers`` answers, with gaps up to 8."""
+        r"""The lists, as tuples, that :meth:`release` may return for ``answers`` answers, gaps up
+        to 8.
+        """
         below, above = (None, range(MOST_GAP + 1)) if self.gap else (False, (True,))
         found: list[tuple[int | None, ...]] = [()]
         ended: list[tuple[int | None, ...]] = []
