@@ -153,8 +153,7 @@ def _on_lattice(x: Number, column: Sequence[Number]) -> bool:
 def seeds(
     constants: Iterable[Seeded], runs: Sequence[Execution], again: Execution
 ) -> Iterator[Finding]:
-    r"""Find seeds that are the same on all tapes, used twice in a run, or not derived from the
-    tape.
+    r"""Find seeds that are the same on all tapes, used twice in a run, or not from the tape.
 
     ``constants`` occur on all tapes. ``again`` is a second run on the tape of ``runs[0]``.
     """

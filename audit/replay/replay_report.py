@@ -69,7 +69,6 @@ class Finding(Facts):
         return self.severity + (", refutes" if self.refutes else "")
 
     def case(self, target: str) -> Case:
-        r"""The finding as a case of a test report about ``target``."""
         return Case(
             target=target,
             name=self.kind,

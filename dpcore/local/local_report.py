@@ -251,7 +251,6 @@ class ShuffledReports:
         return self.report.scope
 
     def to_json(self) -> dict[str, Any]:
-        r"""The mechanism and the number of users as a JSON object."""
         return {"report": self.report.to_json(), "users": self.users}
 
     def release(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> Reports:

@@ -118,7 +118,7 @@ class Selection(ScoreMechanism):
     def release(
         self, value: Sequence[int] | Sequence[Sequence[int]] | Integers, *, rng: Rng = SYSTEM
     ) -> int | Integers:
-        r"""Return the chosen index in ``value``, or an array if ``count`` > 1 or ``value`` has rows.
+        r"""Return one index into ``value``, or an array if ``count`` > 1 or ``value`` has rows.
 
         >>> Selection(epsilon=40, sensitivity=1, count=2).release([[0, 9, 1], [5, 0, 0]]).tolist()
         [1, 0]

@@ -164,8 +164,7 @@ class AboveThreshold(ScoreMechanism):
         return {row: mass(row) for row in self.rows(len(answers))}
 
     def rows(self, answers: int) -> list[tuple[int | None, ...]]:
-        r"""The lists, as tuples, that :meth:`release` may return for ``answers`` answers, gaps up
-        to 8.
+        r"""All lists of reports on ``answers`` answers, as tuples, where gaps above 8 count as 8.
         """
         below, above = (None, range(MOST_GAP + 1)) if self.gap else (False, (True,))
         found: list[tuple[int | None, ...]] = [()]
