@@ -271,7 +271,7 @@ def judge(
     Environments are created in the folder ``cache``, one after the other. They are removed at the
     end unless ``keep`` is set. Audits have level ``alpha`` and the number of runs of the entry, and
     run in ``jobs`` processes. The random choices of an audit depend only on ``seed``, the name of
-    the entry and whether it is a twin; so do the outputs if the package can be seeded. ``done`` is
+    the entry and whether it is a twin. If the package can be seeded, so do the outputs. ``done`` is
     called with the number of finished :func:`steps`.
     """
     exact = rational("alpha", AuditSpec(alpha=alpha, seed=seed, jobs=jobs).alpha)

@@ -155,7 +155,7 @@ def seeds(
 ) -> Iterator[Finding]:
     r"""Find seeds that are the same on all tapes, used twice in a run, or not from the tape.
 
-    ``constants`` occur on all tapes. ``again`` is a second run on the tape of ``runs[0]``.
+    The seeds ``constants`` occur on all tapes. ``again`` is a second run on the first tape.
     """
     fixed = sorted(f"{kind} with seed {seed!r}" for kind, seed in constants)
     if fixed:

@@ -44,7 +44,7 @@ _DECLARED: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding(Facts):
-    r"""A finding of a replay, with a tape and the outputs that demonstrate it.
+    r"""A finding of a replay, with a tape and outputs as evidence.
 
     Raises :class:`ValueError` if ``refutes`` is true and ``severity`` is not "error".
     """

@@ -48,8 +48,7 @@ class ExactWitness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactFinding:
-    r"""Bounds on the least delta at the claimed epsilon and the least epsilon at the claimed delta.
-    """
+    r"""Bounds on the least delta at the claimed epsilon, and the least epsilon at that delta."""
 
     delta: Enclosure
     epsilon: Enclosure

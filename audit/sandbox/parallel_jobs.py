@@ -49,11 +49,11 @@ _LATE: Final = ("no answer within", "kept its output open")  # parts of a time l
 
 
 def check_reveals(failed: TargetFailed, block: Block, by: Drawer) -> TargetFailed:
-    r"""Return the error ``failed``, after checking whether it reveals the dataset.
+    r"""Return the error ``failed``, after checking whether the error reveals the dataset.
 
-    Its attribute ``reveals`` is set if a few more runs all fail on the dataset of the error, and
-    none fails on the other dataset of the pair. The outputs of these runs are not tested. The check
-    is omitted if a call exceeded the time limit, because each further run could take that long.
+    ``failed.reveals`` is set if a few more runs all fail on the dataset of the error, and none
+    fails on the other dataset of the pair. The outputs of these runs are not tested. The check is
+    omitted if a call exceeded the time limit, because each further run could take that long.
     """
     if failed.dataset is None or any(limit in failed.reason for limit in _LATE):
         return failed

@@ -197,8 +197,8 @@ def _last(answer: Generator[Any, None, Any]) -> Any:
 def run_isolated(name: str, work: Callable[[], T], *, timeout: float | None) -> T:
     r"""Run ``work()`` in a separate process and return the result, which must be plain data.
 
-    The process is forked, so its imports do not affect the current process. It also receives
-    Ctrl-C.
+    The process is forked, so its imports do not affect the current process. The process also
+    receives Ctrl-C.
     """
 
     def serve(pipe: Pipe) -> None:

@@ -96,7 +96,7 @@ def subset(wanted: int, size: int, rng: Rng) -> Flags:
     r"""Draw a random set of ``wanted`` < ``size`` positions: those with the smallest keys.
 
     Every position has an independent 64-bit key. All keys are drawn again if a key in the set
-    equals a key outside it, so all sets are equally likely.
+    equals a key outside the set, so all sets are equally likely.
     """
     while True:
         keys = rng.words(size)

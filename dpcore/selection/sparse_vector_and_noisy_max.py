@@ -164,8 +164,7 @@ class AboveThreshold(ScoreMechanism):
         return {row: mass(row) for row in self.rows(len(answers))}
 
     def rows(self, answers: int) -> list[tuple[int | None, ...]]:
-        r"""All lists of reports on ``answers`` answers, as tuples, where gaps above 8 count as 8.
-        """
+        r"""All tuples of reports on ``answers`` answers, where gaps above 8 count as 8."""
         below, above = (None, range(MOST_GAP + 1)) if self.gap else (False, (True,))
         found: list[tuple[int | None, ...]] = [()]
         ended: list[tuple[int | None, ...]] = []
