@@ -404,8 +404,8 @@ def _looks() -> tuple[int, ...]:
 LOOKS: Final = _looks()
 r"""Fixed numbers of runs: 32, 40, 50, 63, 79, 99, ...
 
-After each of them a block of a sequential audit ends, scores are learned again, and a sequential
-fit is tested.
+After each of these numbers of runs, a block of a sequential audit ends, scores are learned again,
+and a sequential fit is tested.
 """
 
 TRAINING: Final = LOOKS[0]

@@ -111,12 +111,12 @@ class Entry(Subject):
 
     ``true_epsilon`` encloses the smallest epsilon such that the two output distributions on
     ``pair`` are (epsilon, delta)-indistinguishable, where delta is that of the claim.
-    ``true_epsilon`` is infinite if no finite epsilon suffices; for Skellam and Gaussian noise, it
-    may also be infinite if no finite epsilon suffices at delta = 0. For the layer ``TIME`` it does
-    not exceed the claimed epsilon, because the outputs satisfy the claim. ``number`` is the fixed
-    number of the entry. With ``runs`` runs (both datasets together), 95 of 100 audits at alpha =
-    0.05 refute the claim; for layers other than the sample layer, ``runs`` is a maximum and need
-    not suffice.
+    ``true_epsilon`` is infinite if no finite epsilon suffices. For Skellam and Gaussian noise,
+    ``true_epsilon`` may also be infinite if no finite epsilon suffices at delta = 0. For the layer
+    ``TIME``, ``true_epsilon`` is at most the claimed epsilon, because the outputs satisfy the
+    claim. ``number`` is the fixed number of the entry. With ``runs`` runs (both datasets together),
+    95 of 100 audits at alpha = 0.05 refute the claim; for layers other than the sample layer,
+    ``runs`` is a maximum and need not suffice.
     """
 
     number: int

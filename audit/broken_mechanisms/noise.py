@@ -12,7 +12,7 @@ Sampling: if a mechanism costs epsilon, the same mechanism on a Poisson sample o
 and Differential Privacy" (2012).
 
 Rare branches: some mechanisms add no noise if a draw is extreme. A replay sets each draw to its
-extremes, so it reaches such a branch, however rare it is. Floating point: the possible outputs of
+extremes, so the replay reaches even a very rare branch. Floating point: the possible outputs of
 floating-point noise depend on the data (Mironov, "On significance of the least significant bits for
 differential privacy", 2012). Time: the duration of a private answer may reveal the data (Haeberlen,
 Pierce and Narayan, "Differential Privacy Under Fire", 2011, on timing channels).

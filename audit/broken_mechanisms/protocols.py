@@ -7,8 +7,8 @@ reduced modulo m.
 
 Suppose each of k parties draws a share X - Y with independent X, Y ~ Polya(1/k, beta). Then the sum
 of the shares is discrete Laplace of scale 1/ln(1/beta). :func:`polya` draws X and Y as Poisson
-variables whose mean is Gamma(1/k) times the odds beta/(1 - beta). It uses floating point, so it is
-a simulation and not an exact sampler.
+variables whose mean is Gamma(1/k) times the odds beta/(1 - beta). The draws use floating point, so
+they are a simulation and not exact.
 """
 
 from __future__ import annotations

@@ -249,7 +249,10 @@ _GLOBAL: Final[Any] = np.random.mtrand._rand
 
 @contextmanager
 def hooked_rngs(function: Callable[..., Any] | None = None) -> Iterator[Session]:
-    r"""A context with RNG hooks on Python, numpy, dpcore and the sources that ``function`` holds."""
+    r"""A context with RNG hooks on Python, numpy, dpcore and the sources in ``function``.
+
+    Raises RuntimeError if another such context is open in this process.
+    """
     if not _OPEN.acquire(blocking=False):
         raise RuntimeError(
             "only one replay can run at a time: it replaces the process's random sources"

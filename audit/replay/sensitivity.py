@@ -51,9 +51,9 @@ def declare(
     r"""Declare that one person changes ``value`` by at most ``sensitivity`` in ``norm``.
 
     Returns ``value``. With sensitivity 0, the default, the value may have any type, and must be the
-    same for all neighbouring datasets; otherwise it must consist of numbers. ``name`` is the name
-    of the value in findings. A replay compares values after equal draws, so the sensitivity of a
-    noisy value is that of the value without noise.
+    same for all neighbouring datasets; otherwise the value must consist of numbers. ``name`` is the
+    name of the value in findings. A replay compares values after equal draws, so the sensitivity of
+    a noisy value is that of the value without noise.
 
     >>> declare([3, 4], "counts", sensitivity=1)
     [3, 4]

@@ -1,6 +1,6 @@
 r"""The data of an audit report, an immutable record.
 
-``docs/schemas/dpcore-audit-2.json`` is its JSON schema.
+``docs/schemas/dpcore-audit-2.json`` is the JSON schema of the record.
 """
 
 from __future__ import annotations

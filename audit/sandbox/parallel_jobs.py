@@ -7,9 +7,9 @@ processes of this machine, with ``backend="dask"`` on the workers of a Dask clus
 drawn, if the target uses only the generator that it is given.
 
 A worker builds a target that was given as text from the text (a file must then be at the same path
-on every machine). It receives any other target through cloudpickle. A target that was not given as
-text, or that uses its own generator, starts in the same state in each worker. For example, if its
-module seeds a generator on import, all workers draw the same numbers.
+on every machine). A worker receives any other target through cloudpickle. A target that was not
+given as text, or that uses its own generator, starts in the same state in each worker. For example,
+if its module seeds a generator on import, all workers draw the same numbers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 r"""Run the targets and feature maps of a command in a child process.
 
 The auditor's process never imports the code of these targets and maps. A sandbox is a process that
-loads a target, draws blocks of its runs and applies feature maps to outputs. It returns only data
-(``audit.outputs.sandbox_encoding``), and any unexpected end of the process is a failure of the
+loads a target, draws blocks of its runs and applies feature maps to outputs. A sandbox returns only
+data (``audit.outputs.sandbox_encoding``), and any unexpected end of the process is a failure of the
 target (``audit.sandbox.child_process``). Callables that are passed to the Python functions of
 ``audit`` run in the caller's process instead.
 """

@@ -149,7 +149,7 @@ class Shifted:
 
 
 Law: TypeAlias = Shifted | Mapping[Hashable, RationalLike | ExpRational]
-r"""A shifted noise, or the probability of each output (rational, or a function of e^(-unit))."""
+r"""A shifted noise, or the probability of each output, a rational number or ``ExpRational``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

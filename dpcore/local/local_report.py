@@ -1,8 +1,8 @@
 r"""Local reports: the common base class of the mechanisms, and reports in a random order.
 
 A report supports the user's value with probability ``own`` and each other value with probability
-``other``, for all values (the pure protocols of Wang, Blocki, Li and Jha 2017). Both are exact
-rationals, and so is the largest likelihood ratio. Proofs: docs/proofs/local.md.
+``other``, for all values (the pure protocols of Wang, Blocki, Li and Jha 2017). ``own``, ``other``
+and the largest likelihood ratio are exact rationals. Proofs: docs/proofs/local.md.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class LocalReport(ABC):
     def law(self, value: int) -> dict[Outcome, Fraction]:
         r"""The probability of each possible report of a user who has ``value``.
 
-        Use it for small cases only, because the number of possible reports can be exponential.
+        Use this method for small cases only: the number of possible reports can be exponential.
         """
         return self._law(integer("value", value, at_least=0, at_most=self.values - 1))
 
