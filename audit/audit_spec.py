@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from audit.features.parse_feature import Feature
 
 FLOATS: Final = ("test", "ignore")
-r"""The options: test the floating-point representation of outputs besides their values, or not."""
+r"""The values of ``floats``: also test the floating-point representation of outputs, or not."""
 
 SensitivityNorm: TypeAlias = Literal["l1", "l2", "linf"]
 
@@ -52,8 +52,8 @@ _LEAST_ALPHA: Final = Fraction(1, 10**300)
 class Option:
     r"""The command-line option of a field: its names, metavar, help text and help panel.
 
-    ``read`` parses the value. ``kind`` is the type that the command line declares; it is not used
-    for a switch (a field with default False) or a repeatable option (a field with default ()).
+    ``read`` parses the value. ``kind`` is the type on the command line, which is not used for a
+    switch (a field with default False) or a repeatable option (a field with default ()).
     """
 
     metavar: str
@@ -68,7 +68,7 @@ class Option:
 
 
 def read_runs(name: str, value: Any) -> int:
-    r"""Parse a number of runs: 1000 or "1e5"."""
+    r"""Parse a number of runs from 1 to 10^12, such as 1000 or "1e5"."""
     return whole_number(name, value, at_least=1, at_most=_MOST_RUNS)
 
 
@@ -78,7 +78,7 @@ def read_seed(name: str, value: Any) -> int:
 
 
 def read_seconds(name: str, value: Any) -> float:
-    r"""Parse a time in seconds."""
+    r"""Parse a time in seconds, > 0 and at most 10^7."""
     exact = rational(name, value)
     if not 0 < exact <= _MOST_SECONDS:
         raise InvalidParameter(name, value, f"must be > 0 and <= {_MOST_SECONDS:,} seconds")
@@ -185,8 +185,8 @@ class AuditSpec:
     r"""The specification of an audit.
 
     Each field is a keyword argument, a command-line option and a key in files for ``--spec``.
-    ``target`` is a callable, a dpcore noise, a target object, or the text of a target. Values may
-    be texts, as on the command line.
+    ``target`` is a callable, a dpcore noise, a target object, or the text of a target. Numbers, the
+    claim, the relation and the layers may be texts, as on the command line.
 
     >>> AuditSpec(target="half-scale", runs="1e4", alpha="0.01").runs
     10000

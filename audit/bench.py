@@ -12,15 +12,15 @@ Time layer: the procedure is that of the sample layer, but for the duration of e
 machine instead of the outputs.
 
 Exact layer: the laws of the outputs are known (``Subject.laws``); an entry is caught if its claim
-is refuted and the claim of its twin is proven. The exact layer is deterministic.
+is refuted. The exact layer is deterministic.
 
-Replay layer: an entry is caught if a replay finds an error in the entry and nothing in its twin.
-The only randomness of a replay is in its tapes (recorded random draws).
+Replay layer: an entry is caught if a replay finds an error in the entry. The only randomness of a
+replay is in its tapes (recorded random draws).
 
 A bench passes if all of these conditions hold, where j is the number of refuted sampled twins:
 
 - every entry is caught;
-- no audit of a twin fails;
+- no audit of a twin fails, and the exact layer decides every claim that it tests;
 - no twin is refuted, except by the sample or time layer;
 - P(Bin(n, alpha) >= j) is at least 1/1000.
 """
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 LEAST_CHANCE: Final = Fraction(1, 1000)
-r"""The bench fails if P(Bin(n, alpha) >= j) is smaller, for j refuted twins of n."""
+r"""The bench fails if P(Bin(n, alpha) >= j) is below this, for j refuted of n sampled twins."""
 
 _WIDTH: Final = 100
 _HEADINGS: Final = ("", "broken", "claim", "true", "runs", "verdict", "lower", "layer", "twin")
@@ -73,7 +73,7 @@ _BELOW: Final = "below the resolution of a sample"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    r"""The result of the last audit of one mechanism, an entry or a twin."""
+    r"""The result of the last audit of one mechanism, which is an entry or a twin."""
 
     name: str = fact("the name of the mechanism")
     claim: str = fact("the tested claim")
@@ -319,9 +319,9 @@ def bench(
 ) -> Bench:
     r"""Audit each entry and its twin.
 
-    The result of an entry depends only on ``seed`` and on the name of the entry, not on the other
-    entries or on ``jobs``, the number of processes (-1: one per core). After each audit ``done`` is
-    called with the number of completed audits.
+    For given ``alpha`` and ``seed``, the result of an entry does not depend on the other entries or
+    on ``jobs``, the number of processes (-1: one per core). The time layer is not repeatable. After
+    each entry or twin, ``done`` is called with the number of entries and twins audited so far.
     """
     exact = rational("alpha", AuditSpec(alpha=alpha, seed=seed, jobs=jobs).alpha)
     ordered = sorted(entries, key=lambda entry: entry.number)

@@ -4,7 +4,7 @@ A claim is a point (epsilon, delta), or a whole privacy curve:
 
     epsilon=1,delta=1e-6                     a point
     rho=0.1                                  zero-concentrated DP: D_alpha <= rho alpha, alpha > 1
-    gdp=1                                    mu-GDP: at least as hard as N(0, 1) against N(1, 1)
+    gdp=1                                    1-GDP: no easier to tell apart than N(0, 1) and N(1, 1)
     discrete-gaussian:sigma_squared=4@1      the curve of this noise for sensitivity 1
 
 An audit tests a few points (epsilon_j, delta_j) that lie on or above the curve. The claim implies
@@ -112,7 +112,7 @@ def read_relation(name: str, value: object) -> Relation:
 
 
 def format_rational(value: Fraction) -> str:
-    r"""Format a fraction as a short exact decimal, if there is one, otherwise as a fraction."""
+    r"""Format a fraction as a short exact decimal if it has one, and otherwise as "p/q"."""
     return exactly(value).replace("e+", "e")
 
 
@@ -143,7 +143,7 @@ class CurveClaim:
     - for each target 0.1, 0.01, ..., 1e-6, the least epsilon with two digits at which delta is at
       most the target. At the first target that delta never reaches, the point is instead an epsilon
       at which delta is near its infimum, and further targets are not used;
-    - delta = 0 with the pure epsilon, if there is one.
+    - delta = 0, at the pure epsilon of the curve, if that is at most 500.
 
     The delta of each point is a proven upper bound on the delta of the curve.
 
@@ -359,12 +359,12 @@ def level(name: str, value: RationalLike, example: str = "0.05") -> Fraction:
 
 
 def level_upper(alpha: RationalLike) -> float:
-    r"""The float whose shortest decimal form is ``alpha``, or the least float above ``alpha``."""
+    r"""The smallest float whose shortest decimal form is at least ``alpha``."""
     return decimal_up(rational("alpha", alpha))
 
 
 def confidence(alpha: RationalLike) -> str:
-    r"""Format the confidence 1 - alpha, with which all bounds hold together, rounded down."""
+    r"""Format the confidence of all bounds together, 1 - alpha, as a percentage rounded down."""
     return f"{down(100 * (1 - rational('alpha', alpha)), 6)}%"
 
 
@@ -381,7 +381,7 @@ def format_p_value(value: float) -> str:
 
 
 def evidence(alpha: RationalLike, *, p_value: float | None, e_value: float | None) -> str:
-    r"""Describe the p-value or the e-value, and the threshold at which it refutes the claim."""
+    r"""Describe the e-value (the p-value if ``e_value`` is None) and the threshold that refutes."""
     exact = rational("alpha", alpha)
     if e_value is None:
         return f"p-value {format_p_value(p_value or 0.0)}; {down(exact, 6)} or less refutes"
@@ -404,8 +404,8 @@ def _looks() -> tuple[int, ...]:
 LOOKS: Final = _looks()
 r"""Fixed numbers of runs: 32, 40, 50, 63, 79, 99, ...
 
-After each of them a block of a sequential audit ends, scores are learned again, and a sequential
-fit is tested.
+After each of these numbers of runs, a block of a sequential audit ends, scores are learned again,
+and a sequential fit is tested.
 """
 
 TRAINING: Final = LOOKS[0]

@@ -22,7 +22,7 @@ class TargetFailed(DpcoreError):
     ``dataset`` is "A" or "B", or None before any run. ``run`` is the number of the failed run,
     counted from 1 over both datasets, or None if unknown. ``reveals`` is True if the failure
     reveals the dataset: all of :data:`REPEATS` further runs on this dataset failed, and none of as
-    many runs on the other dataset did. A command ends with exit code 3.
+    many runs on the other dataset did. A command that raises this error ends with exit code 3.
 
     >>> raise TargetFailed("noisy.py:count", "raised KeyError: 'age'", dataset="B", run=17)
     Traceback (most recent call last):

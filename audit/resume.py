@@ -2,14 +2,14 @@ r"""The state file of an audit, from which an audit continues after an interrupt
 
 The file consists of records of :mod:`dpcore.cli.state_file`, with the schema
 ``dpcore-audit-state/1``. The first record is JSON and contains everything that determines the
-audit; the other records are the finished blocks of runs, in order. A block is flushed to the disk
-before the audit continues, so at most the last record can be incomplete. An incomplete record is
-dropped, and its block is drawn again.
+audit. The other records are the finished blocks of runs, in order, and possibly a last record for a
+failure of the target. Records are flushed to the disk at once, so only the last record can be
+incomplete. An incomplete record is dropped, and its block is drawn again.
 
-Only outputs are stored, because the dataset of each run and all other random choices follow from
-the seed. Nothing in a file is executed, and content that no audit writes is refused. So it is safe
-to read a file from an untrusted source, but its author can invent outputs. Error messages name the
-argument ``--resume``.
+Only the outputs of a run are stored, because the dataset of each run and all other random choices
+follow from the seed. Nothing in a file is executed, and content that no audit writes is refused. So
+it is safe to read a file from an untrusted source, but its author can invent outputs. Error
+messages name the argument ``--resume``.
 """
 
 from __future__ import annotations
@@ -186,7 +186,10 @@ class State:
     closed: str | None = None
 
     def append(self, outputs: Outputs) -> None:
-        r"""Store the next finished block, and return when the block is on disk."""
+        r"""Store the next finished block on disk, or do nothing if ``closed`` is set.
+
+        An unstorable first block raises :class:`InvalidParameter`; a later one sets ``closed``.
+        """
         if self.closed is not None:
             return
         reason, data = None, b""
@@ -205,7 +208,7 @@ class State:
             raise refused(self.path, reason)
 
     def fail(self, error: TargetFailed) -> None:
-        r"""Store that the next block failed with ``error``; an audit draws no further block."""
+        r"""Store ``error`` as the failure of the next block; a resumed audit raises it again."""
         if self.closed is None:
             failure = {"reason": error.reason, "dataset": error.dataset, "run": error.run}
             self._write(b"F" + json.dumps(failure).encode())
@@ -221,7 +224,7 @@ class State:
 def resume(
     path: Path, target: Target, plan: Plan, search: SearchResult | None = None
 ) -> Iterator[State]:
-    r"""A context with the state file of an audit, which is created if it does not exist.
+    r"""Open the state file of an audit as a context; the file is created if it does not exist.
 
     ``search`` is the result of the search for a pair, or None without a search.
     """

@@ -2,7 +2,7 @@ r"""Assemble an audit from its spec, run its layers, and merge their results in 
 
 :class:`Audit` resolves the target, the claim, the pairs and the features of a spec; an error names
 the invalid field. The Python function, the commands, the pytest plugin and the corpus all use this
-class. ``Audit.run`` searches for a pair, if requested, and runs these layers:
+class. ``Audit.run`` searches for a pair, if requested, and runs the chosen ones of these layers:
 
     exact     prove or refute the claim from known output laws        audit.known_laws.exact_layer
     fit       test whether draws follow the law assumed by the proof  audit.fit.fit
@@ -123,7 +123,8 @@ class Audit:
     def run(self, progress: Progress | None = None, *, figures: bool = False) -> AuditReport:
         r"""Run every layer and return the report; ``figures`` adds the figures of the HTML page.
 
-        If the target fails, ``error`` of the report is set; after Ctrl-C, ``interrupted`` is set.
+        If the target fails, ``error`` of the report is set; after Ctrl-C, ``interrupted`` is set. A
+        failure during the search, or Ctrl-C before the first tested run, is raised instead.
         """
         plan, found = self.plan, None
         if self.space is not None:
@@ -287,15 +288,15 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     - ``sequential``: whether to stop as soon as the evidence suffices; then ``runs`` is the maximum
       (default 1,000,000);
     - ``layers``: some of "exact", "fit", "replay" and "sample"; by default "exact" if the law is
-      known, else "sample";
+      known, and "sample" if it is not, or if an option is given that only "sample" uses;
     - ``features``: features to test instead of the output;
     - ``floats``: "ignore" ignores the floating-point representation of outputs;
     - ``jobs``: the number of processes (-1: one per core);
     - ``timeout``, ``deadline``: time limits in seconds, for one call and for drawing all runs;
-    - ``resume``: a file that stores the runs.
+    - ``resume``: a file that stores the runs, from which an interrupted audit continues.
 
-    The target runs in the current process. The same ``seed`` repeats the audit. In a notebook, a
-    progress bar is shown, and the report is displayed as HTML.
+    The target runs in the current process. The same ``seed`` repeats the audit if the target uses
+    no other randomness than ``rng``. A notebook shows a progress bar, and the report as HTML.
 
     >>> def noisy_count(names, n, rng):
     ...     return len(names) + rng.geometric(0.5, n) - rng.geometric(0.5, n)
@@ -333,7 +334,7 @@ def run_layers(
     layers: tuple[str, ...],
     sampled_with: Callable[[Plan], AuditReport],
 ) -> AuditReport:
-    r"""Run the layers (exact, fit or sample) named in ``layers``, and merge their reports.
+    r"""Run the layers named in ``layers``, and merge their results in one report.
 
     The function ``sampled_with`` runs the sample layer for a plan.
     """

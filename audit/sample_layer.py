@@ -66,10 +66,10 @@ def sample(
 def draw(
     target: Target, plan: Plan, *, progress: Progress | None = None, state: State | None = None
 ) -> DrawnRuns:
-    r"""Draw runs until all are drawn, the evidence suffices, the target fails or Ctrl-C is pressed.
+    r"""Draw all planned runs, or stop early at enough evidence, the deadline, a failure or Ctrl-C.
 
-    ``state`` is an open state file (:func:`audit.resume.resume`). The stored blocks of runs are not
-    drawn again, and new blocks are stored.
+    ``state`` is an open state file (:func:`audit.resume.resume`) or None. The stored blocks of runs
+    are not drawn again, and new blocks are stored.
     """
     found = _begun(target, plan)
     with stdout_to_stderr(), drawer(target, plan.jobs, plan.timeout, progress) as by:
@@ -255,7 +255,7 @@ def run_baselines(
 ) -> AuditReport:
     r"""Add the bounds of other methods and, if ``figures`` is true, figure data to a report.
 
-    All are computed for the same pair, feature and claimed point as ``epsilon_lower``.
+    The bounds of other methods are for the pair, feature and point of ``epsilon_lower``.
     """
     from audit.outputs.reading import read
     from audit.report.figure_data import histogram, tradeoff_band

@@ -111,12 +111,12 @@ class Entry(Subject):
 
     ``true_epsilon`` encloses the smallest epsilon such that the two output distributions on
     ``pair`` are (epsilon, delta)-indistinguishable, where delta is that of the claim.
-    ``true_epsilon`` is infinite if no finite epsilon suffices; for Skellam and Gaussian noise, it
-    may also be infinite if no finite epsilon suffices at delta = 0. For the layer ``TIME`` it does
-    not exceed the claimed epsilon, because the outputs satisfy the claim. ``number`` is the fixed
-    number of the entry. With ``runs`` runs (both datasets together), 95 of 100 audits at alpha =
-    0.05 refute the claim; for layers other than the sample layer, ``runs`` is a maximum and need
-    not suffice.
+    ``true_epsilon`` is infinite if no finite epsilon suffices. For Skellam and Gaussian noise,
+    ``true_epsilon`` may also be infinite if no finite epsilon suffices at delta = 0. For the layer
+    ``TIME``, ``true_epsilon`` is at most the claimed epsilon, because the outputs satisfy the
+    claim. ``number`` is the fixed number of the entry. With ``runs`` runs (both datasets together),
+    95 of 100 audits at alpha = 0.05 refute the claim; for layers other than the sample layer,
+    ``runs`` is a maximum and need not suffice.
     """
 
     number: int
@@ -204,7 +204,7 @@ def __getattr__(name: str) -> Any:
 
 
 def find(name: str) -> Entry | None:
-    r"""The catalogue entry with this name, or None.
+    r"""The catalogue entry called ``name``, or None if no entry has this name.
 
     >>> entry = find("half-scale")
     >>> entry.epsilon, entry.true_epsilon.lower, find("no-such-slip")
@@ -214,7 +214,7 @@ def find(name: str) -> Entry | None:
 
 
 def find_subject(name: str) -> Subject | None:
-    r"""The catalogue entry or correct twin with this name, or None.
+    r"""The catalogue entry or correct twin called ``name``, or None if neither has this name.
 
     >>> find_subject("count"), find_subject("no-such-slip")
     (Twin(name='count', ...), None)

@@ -12,7 +12,7 @@ Sampling: if a mechanism costs epsilon, the same mechanism on a Poisson sample o
 and Differential Privacy" (2012).
 
 Rare branches: some mechanisms add no noise if a draw is extreme. A replay sets each draw to its
-extremes, so it reaches such a branch, however rare it is. Floating point: the possible outputs of
+extremes, so the replay reaches even a very rare branch. Floating point: the possible outputs of
 floating-point noise depend on the data (Mironov, "On significance of the least significant bits for
 differential privacy", 2012). Time: the duration of a private answer may reveal the data (Haeberlen,
 Pierce and Narayan, "Differential Privacy Under Fire", 2011, on timing channels).
@@ -106,7 +106,7 @@ _LOWER, _UPPER = 0, 2
 
 
 def clipped(value: int, n: int, rng: np.random.Generator, *, most: int) -> Integers:
-    r"""A value clipped to [0, ``most``], which has sensitivity ``most``, plus noise of scale 1."""
+    r"""A value clipped to [0, ``most``], plus noise of scale 1; the sensitivity is ``most``."""
     return int(np.clip(value, 0, most)) + laplace(1, n, rng)
 
 

@@ -7,8 +7,8 @@ reduced modulo m.
 
 Suppose each of k parties draws a share X - Y with independent X, Y ~ Polya(1/k, beta). Then the sum
 of the shares is discrete Laplace of scale 1/ln(1/beta). :func:`polya` draws X and Y as Poisson
-variables whose mean is Gamma(1/k) times the odds beta/(1 - beta). It uses floating point, so it is
-a simulation and not an exact sampler.
+variables whose mean is Gamma(1/k) times the odds beta/(1 - beta). The draws use floating point, so
+they are a simulation and not exact.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def half_vanish(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def reduced_noise(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The integer sum of two users' messages, in which only the noise is reduced mod m."""
+    r"""The integer sum of two users' messages, where only the noise in them is reduced mod m."""
     sent = _messages(_TWO, 0, 2, n, rng) % _TWO.modulus
     sent[:, 0] += value * _TWO.precision
     return np.asarray(sent.sum(axis=1))
@@ -126,7 +126,7 @@ def shuffled(value: int, n: int, rng: np.random.Generator) -> Bits:
 
 
 def shuffled_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The sorted messages of three users, one row per run; a shuffler reveals the same.
+    r"""The messages of three users in sorted order, as a shuffler reveals them; one row per run.
 
     Most noise shares are 0, so single messages reveal the value.
     """
@@ -222,14 +222,14 @@ def noisy_bits(value: int, n: int, rng: np.random.Generator, *, chance: Rational
 def relaxed_sum(value: int, n: int, rng: np.random.Generator, *, scale: int) -> Integers:
     r"""Rows (sum of 64 users' messages, one bit), where the value of the first user is 0 or 1.
 
-    At epsilon = 1 and g = 1 step per unit, the sum with noise of scale 2 g/epsilon = 2 costs 1/2,
-    and the bit costs 1/4 twice. Theorem 3 of Chowdhury and Zhou (2023) states the scale g/epsilon =
-    1, which is too small (``docs/errata.md``).
+    At epsilon = 1, g = 1 step per unit and noise of scale 2 g/epsilon = 2, the loss is at most 1:
+    the sum costs 1/2, and so does the bit. Theorem 3 of Chowdhury and Zhou (2023) states the scale
+    g/epsilon = 1, which is too small (``docs/errata.md``).
 
     Let u = 1.284 and c = 1/(1 + u). The bit depends on the first message: it is 1 with probability
     c u if the message is 1, and otherwise with probability c/u. For every message the
     log-probabilities of the bit are within ln u <= 1/4 of those of a bit that is 1 with probability
-    c, so this aggregation is (1/4, 0)-relaxed.
+    c, so this aggregation is (1/4, 0)-relaxed, and the bit costs at most 2 (1/4).
     """
     source = seeded(rng)
     share = PolyaDifference(shape=Fraction(1, _USERS), scale=scale)
@@ -245,7 +245,7 @@ def relaxed_sum(value: int, n: int, rng: np.random.Generator, *, scale: int) -> 
 def relaxed_sum_loss() -> arb:
     r"""The privacy loss ln(P_B/P_A) of the output (1, 1) of :func:`relaxed_sum` at scale 1.
 
-    P_A and P_B are the probabilities of this output if the first user's value is 0 and 1. Both are
+    P_A and P_B are the probabilities of this output for the first user's values 0 and 1. Both are
     computed as multiples of 1/(u (1 + u)), where u = 1.284. The first message is 1 if the user's
     noise share is 1 for the value 0, or 0 for the value 1.
     """

@@ -58,7 +58,7 @@ def permanent(
     r"""RAPPOR's permanent response: the one-hot bits of a value, each flipped with probability f/2.
 
     Here f/2 = ``flipped``/1000. At epsilon = 1 the correct f/2 is 0.378, because the encodings of
-    two values differ in two bits. With f/2 = 0.269 each of the two bits costs epsilon.
+    two values differ in two bits. With f/2 = 0.269 each of the two bits costs 1, and all cost 2.
     """
     bits = (np.arange(width) == value).astype(np.int64)
     return np.asarray(bits ^ _happens(flipped, (n, width), rng))

@@ -60,13 +60,13 @@ def sparse_vector(
     scales: _Scales,
     cutoff: int | None = None,
 ) -> Integers:
-    r"""Report for each answer whether it reaches the threshold, until ``cutoff`` answers do.
+    r"""Report whether each answer reaches the threshold, until ``cutoff`` answers do.
 
     Rows contain 1 for "above", 0 for "below" and -1 for "not answered". ``scales`` are the noise
-    scales of the threshold and of the answers; ``cutoff`` is c in Algorithms 1 and 4. At epsilon =
-    1, Algorithm 1 spends 1/2 on the threshold (scale 2), and 1/2 on the answers (scale 2 c/(1/2) =
-    4 c). Algorithm 4 spends 1/4 on the threshold and 3/4 on the answers, for every c. Algorithm 6
-    has scale 2 for both, and no cutoff.
+    scales of the threshold and of the answers. ``cutoff`` is c in Algorithms 1 and 4; None never
+    stops. At epsilon = 1, Algorithm 1 spends 1/2 on the threshold (scale 2), and 1/2 on the answers
+    (scale 2 c/(1/2) = 4 c). Algorithm 4 spends 1/4 on the threshold and 3/4 on the answers, for
+    every c. Algorithm 6 has scale 2 for both, and no cutoff.
     """
     above = _reached(answers, scales, n, rng)[1].astype(np.int64)
     before = np.cumsum(above, axis=1) - above
@@ -81,12 +81,12 @@ def sparse_vector_value(
     scales: _Scales = (4, 8),
     fresh: RationalLike = 2,
 ) -> Integers:
-    r"""For the first answer that reaches the threshold: the number of answers before it, and its
-    value.
+    r"""Rows (k, value): answer k, counted from 0, is the first that reaches the threshold.
 
-    That answer is found by Algorithm 1 with c = 1, and its value is released with new noise of
-    scale ``fresh``. By default a quarter of epsilon is spent on the threshold (scale 4), a quarter
-    on the comparisons (scale 8), and half on the released value (scale 2).
+    Algorithm 1 with c = 1 finds that answer, and its value is released with new noise of scale
+    ``fresh``. Without such an answer, the row is (number of answers, 0). By default a quarter of
+    epsilon is spent on the threshold (scale 4), a quarter on the comparisons (scale 8), and half on
+    the released value (scale 2).
     """
     reached = _reached(answers, scales, n, rng)[1]
     return _first(np.asarray(answers) + laplace(fresh, reached.shape, rng), reached)
@@ -104,8 +104,7 @@ def sparse_vector_roth(answers: Sequence[int], n: int, rng: np.random.Generator)
 def sparse_vector_gap(
     answers: Sequence[int], n: int, rng: np.random.Generator, *, public: bool = False
 ) -> Integers:
-    r"""For the first answer that reaches the threshold: the number of answers before it, and its
-    gap.
+    r"""Rows (k, gap): answer k, counted from 0, is the first that reaches the threshold.
 
     The gap is the noisy answer minus the noisy threshold, with the scales of Algorithm 1 for c = 1.
     If the threshold is ``public``, it has no noise, and all of epsilon is spent on the answers.
@@ -204,7 +203,7 @@ _OTHERS: Final = 8
 def exponential(
     scores: Sequence[int], n: int, rng: np.random.Generator, *, weight: int = _HALF
 ) -> Integers:
-    r"""A candidate chosen by the exponential mechanism for scores of 0 or 1.
+    r"""The index that the exponential mechanism chooses for scores of 0 or 1.
 
     At epsilon = 1 the correct weights are 1 and 1.648, a factor of e^(1/2) per unit of score. With
     2.718, a factor of e, the mechanism costs more than epsilon, because the sum of the weights
@@ -258,7 +257,7 @@ MEDIAN: Final = Selection(epsilon=1, sensitivity=2, rule=Rule.EXPONENTIAL)
 def median_scores(values: Sequence[int], candidates: Integers) -> Integers:
     r"""The score -max(0, 2 #{x < r} - n, n - 2 #{x <= r}) of each candidate r for n values x.
 
-    It is the score of ``dpcore release quantile``, and changes by at most 2 if a value is replaced.
+    ``dpcore release quantile`` uses this score. It changes by at most 2 if a value is replaced.
     """
     ordered = np.sort(values)
     below, upto = (np.searchsorted(ordered, candidates, side) for side in ("left", "right"))
@@ -280,7 +279,7 @@ _REACHED: Final = 6
 
 
 def unknown_keys(rows: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""For each of three keys, whether it is released because its noisy count reaches 6.
+    r"""Three numbers, one per key: 1 if the key is released because its noisy count reaches 6.
 
     Only one user has these keys, with ``rows`` rows for each. The noise has scale 3, because at
     epsilon = 1 a user may have three rows in total.

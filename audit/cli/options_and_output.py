@@ -125,7 +125,7 @@ def read_spec(path: Path) -> dict[str, Any]:
         pair = [0, 1]
         runs = 1e6
 
-    File names in it are relative to the working folder, as on the command line.
+    File names in the file are relative to the working folder, as on the command line.
     """
     from audit.targets.check_neighbours import read_document
 
@@ -188,7 +188,7 @@ def leave_isolated(
 
 
 def check_files(**files: Path | None) -> None:
-    r"""Raise an error, before any run, if one of the output files cannot be written."""
+    r"""Raise an error, before any run, if an output file cannot be written or is named twice."""
     places: dict[Path, str] = {}
     for name, path in files.items():
         if path is None:
@@ -210,7 +210,7 @@ def check_files(**files: Path | None) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendered:
-    r"""A result in all its output formats, which are made before anything is printed."""
+    r"""A result in the requested formats, all made before anything is printed."""
 
     result: Result
     document: str
@@ -219,7 +219,7 @@ class Rendered:
 
     @classmethod
     def of(cls, result: Result, *, form: str, html: Path | None) -> Rendered:
-        r"""Render a result in all formats; this can run code of output objects, which may print."""
+        r"""Render a result; this can run code of output objects, which may print."""
         nothing = getattr(result, "error", None) is not None and not getattr(result, "runs", 0)
         page: str | InvalidParameter = ""
         if html is not None:

@@ -42,7 +42,7 @@ def outcome_of(exit_code: int) -> Outcome:
 
 
 def format_of(name: str, *, as_json: bool) -> str:
-    r"""The output format of a command, for which ``--json`` means ``--format json``."""
+    r"""The output format ``name``, which ``--json`` (``as_json``) changes from "text" to "json"."""
     if as_json and name not in {"text", "json"}:
         raise InvalidParameter("--format", name, "contradicts --json: give only one of the two")
     return "json" if as_json else name

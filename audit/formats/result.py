@@ -77,7 +77,7 @@ class _Property(Protocol[_Value_co]):
 def computed(
     about: str, *, before: str = "", name: str = "", kind: str = "", write: Any = None
 ) -> Callable[[Callable[[Any], _Value_co]], _Property[_Value_co]]:
-    r"""Declare a property as a key of the JSON document, placed before the field ``before``."""
+    r"""Declare a property as a key of the JSON document, before the field ``before`` or last."""
 
     def marked(getter: Any) -> Any:
         getter.fact = _read(about, name, kind, write, before)
@@ -118,7 +118,7 @@ def _facts(kind: type[Any]) -> list[tuple[str, _Fact, str]]:
 
 
 def plain(value: Any) -> Any:
-    r"""Convert a value to JSON types: a fraction or inf to text, an enclosure to [lower, upper]."""
+    r"""Convert to JSON types: fractions and infinity to text, an enclosure to [lower, upper]."""
     match value:
         case float():
             return value + 0.0 if math.isfinite(value) else "inf"  # -0.0 becomes 0.0
@@ -193,7 +193,6 @@ class Result(Facts, ABC):
 
     @property
     def refuted(self) -> bool:
-        r"""Whether the claim is refuted."""
         return bool(self.verdict == "refuted")
 
     def __bool__(self) -> NoReturn:
@@ -219,11 +218,11 @@ class Result(Facts, ABC):
         return [row for row in self.statement().rows if row[0] != "repeat"]
 
     def sections(self) -> Iterator[Section]:
-        r"""The sections of the HTML page, below the rows of the statement."""
+        r"""The sections of the HTML page, which follow the rows of :meth:`summary`."""
         yield from self.key_sections()
 
     def key_sections(self) -> Iterator[Section]:
-        r"""The sections that are shown in a notebook, too."""
+        r"""The sections that a notebook shows, and that a page shows first."""
         yield from ()
 
     def cases(self) -> Iterator[Case]:
@@ -239,7 +238,7 @@ class Result(Facts, ABC):
         )
 
     def to_format(self, name: str, *, text: str | None = None) -> str:
-        r"""The result as "text", "json", "junit" or "sarif"."""
+        r"""The result as "text" (``text`` if that is given), "json", "junit" or "sarif"."""
         text = printed(str(self).splitlines()) if text is None else text
         return formatted(name, text=text, document=self.to_text(), cases=self.cases())
 
@@ -421,8 +420,8 @@ def _type(annotation: ast.expr) -> dict[str, Any]:
 class Statement:
     r"""The text of a report that the terminal, the HTML page and a notebook show.
 
-    The text consists of the verdict in capitals, the sentence ``about`` the subject, and rows
-    (name, value). ``style`` is the style of the verdict on a terminal.
+    The text consists of the verdict in capitals, a sentence (``about``) and rows (name, value).
+    ``style`` is the style of the verdict on a terminal.
     """
 
     verdict: str
@@ -458,7 +457,7 @@ def aligned(rows: Iterable[tuple[str, str]], width: int, *, indent: int = 2) -> 
 
 
 def terminal_width() -> int:
-    r"""The width of the terminal, clipped to a readable range."""
+    r"""The width of the terminal, clipped to the range of 40 to 100 columns."""
     return min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
 
 

@@ -18,14 +18,14 @@ _HEAD: Final = 8
 
 
 def shortened(text: str, most: int = _MOST) -> str:
-    r"""Replace a text of over n = ``most`` characters by its start, length and SHA-256 prefix."""
+    r"""Replace a longer text by its first ``most`` characters, its length and a SHA-256 prefix."""
     if len(text) <= most:
         return text
     return f"{text[:most]}... ({len(text):,} characters, SHA-256 {_digest(text)})"
 
 
 def cut(text: str, most: int) -> str:
-    r"""Cut a text longer than n = ``most`` characters, and end it with three dots."""
+    r"""Cut a longer text to ``most`` characters, the last three of which are dots."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
@@ -46,8 +46,8 @@ def _has_place(sign: str) -> bool:
 def distinct(texts: Sequence[str], most: int) -> list[str]:
     r"""Cut each text to at most ``most`` >= 12 characters such that different texts stay different.
 
-    A long text keeps its beginning, and a part around the first difference from the text that is
-    most similar to it. If another text then looks the same, both end in a digest instead.
+    A long text keeps its beginning, and a part around the first difference from the most similar
+    other text. If two shortened texts are then equal, both end in a digest instead.
     """
     order = sorted(set(texts))
     parts = dict.fromkeys(order, 0)

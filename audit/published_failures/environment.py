@@ -35,7 +35,7 @@ _OFFLINE: Final = "no matching distribution", "connection", "network", "resoluti
 
 
 class EnvironmentFailed(DpcoreError):
-    r"""Raised if the environment of an entry cannot be created; no audit is run. Exit code 3."""
+    r"""Raised if the environment of an entry cannot be created, so that no audit of it is run."""
 
     exit_code: ClassVar[int] = FAILED
 
@@ -47,7 +47,7 @@ def cache_folder() -> Path:
 
 
 def suitable_python(newest: str | None) -> str:
-    r"""A Python interpreter no newer than ``newest``: the current one, or one on the PATH."""
+    r"""The path of a Python no newer than ``newest``: the current Python, or one on the PATH."""
     if newest is None or sys.version_info[:2] <= _version(newest):
         return sys.executable
     for minor in range(_version(newest)[1], 7, -1):
@@ -180,7 +180,7 @@ _ANSWER_SECONDS: Final = 300.0
 class Worker:
     r"""A process that runs the code of an entry with the Python interpreter of an environment.
 
-    It is a context manager; the process is stopped on exit.
+    The worker is a context manager; its process is stopped on exit.
     """
 
     def __init__(self, name: str, python: Path, code: str) -> None:
@@ -218,7 +218,7 @@ class Worker:
     def ask(
         self, request: dict[str, Any], lines: int, label: str | None, seconds: float | None
     ) -> list[str]:
-        r"""Send a request, and return the given number of ``lines`` of the answer."""
+        r"""Send a request and return an answer of ``lines`` lines, or raise TargetFailed."""
         assert self._process.stdin is not None  # noqa: S101 - both are pipes
         assert self._process.stdout is not None  # noqa: S101 - both are pipes
         late = threading.Event()

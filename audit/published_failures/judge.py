@@ -113,9 +113,9 @@ _HEADINGS: Final = ("name", "package", "claim", "true", "lower", "failure", "twi
 class Answer:
     r"""The result of the audit of a failure, or of the audit of its twin.
 
-    If there was no audit, ``verdict`` is None and ``error`` is the reason; ``missing`` is True if
-    the environment could not be created. ``right`` is True if the verdict is as expected and, for a
-    failure, the lower bound does not exceed the true epsilon.
+    If no audit was completed, ``verdict`` is None and ``error`` is the reason; ``missing`` is True
+    if the environment could not be created. ``right`` is True if the verdict is as expected and,
+    for a failure, the lower bound does not exceed the true epsilon.
     """
 
     side: Side = fact("the tested packages and claim", name="*", write=members("requires", "claim"))
@@ -205,7 +205,7 @@ class CorpusReport(Result):
 
     @property
     def exit_code(self) -> int:
-        r"""The exit code: 0 all verdicts as expected, 1 otherwise, 3 an environment failed."""
+        r"""The exit code: 1 if a verdict is unexpected, else 3 if an environment failed, else 0."""
         if any(not row.right and not row.missing for row in self.rows):
             return NEGATIVE_ANSWER
         return FAILED if any(row.missing for row in self.rows) else ANSWER
@@ -271,7 +271,7 @@ def judge(
     Environments are created in the folder ``cache``, one after the other. They are removed at the
     end unless ``keep`` is set. Audits have level ``alpha`` and the number of runs of the entry, and
     run in ``jobs`` processes. The random choices of an audit depend only on ``seed``, the name of
-    the entry and whether it is a twin; so do the outputs if the package can be seeded. ``done`` is
+    the entry and whether it is a twin. If the package can be seeded, so do the outputs. ``done`` is
     called with the number of finished :func:`steps`.
     """
     exact = rational("alpha", AuditSpec(alpha=alpha, seed=seed, jobs=jobs).alpha)

@@ -1,14 +1,14 @@
 r"""The script that runs the code of an entry in the environment of the entry.
 
-It needs only the standard library. It reads one JSON document per line from standard input:
+The script needs only the standard library, and reads a JSON document per line of standard input:
 
 - the first document is ``{"code": ...}``, the code of an entry; the answer is ``{"claimed": ...}``;
 - every other document is ``{"dataset": ..., "n": ..., "seed": ...}``; the answer consists of n
   outputs, one per line.
 
 The code defines ``output(dataset)``, which returns one output, or ``outputs(dataset, n)``, which
-returns a list or array of n outputs. It may also define ``claimed()``, which returns the claim that
-the package computes. Text that the package prints goes to standard error.
+returns a list or array of n outputs. The code may also define ``claimed()``, which returns the
+claim that the package computes. Text that the package prints goes to standard error.
 """
 
 from __future__ import annotations

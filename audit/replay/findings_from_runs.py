@@ -29,7 +29,7 @@ def is_label(cell: Cell) -> bool:
 
 
 def flows(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
-    r"""Find a tape whose draws depend on the data, which refutes the declaration ``strict``."""
+    r"""Find a tape on which the draws of the target depend on the data, contrary to ``strict``."""
     for both in pairs:
         if both.complete and both.a.flow != both.b.flow:
             counts = [dict(run.tape.draws) for run in (both.a, both.b)]
@@ -153,9 +153,9 @@ def _on_lattice(x: Number, column: Sequence[Number]) -> bool:
 def seeds(
     constants: Iterable[Seeded], runs: Sequence[Execution], again: Execution
 ) -> Iterator[Finding]:
-    r"""Find seeds that are constant, used twice in one run, or not determined by the tape.
+    r"""Find seeds that are the same on all tapes, used twice in a run, or not from the tape.
 
-    ``constants`` are the constant seeds. ``again`` is a second run on the tape of ``runs[0]``.
+    The seeds ``constants`` occur on all tapes. ``again`` is a second run on the first tape.
     """
     fixed = sorted(f"{kind} with seed {seed!r}" for kind, seed in constants)
     if fixed:
@@ -245,8 +245,8 @@ def appearances(pairs: Sequence[PairedRuns], *, strict: bool) -> Iterator[Findin
 def failures(pairs: Sequence[PairedRuns]) -> Iterator[Finding]:
     r"""Find exceptions and timeouts, which a recipient sees like an output.
 
-    A failure is a fault if it occurs on only one dataset, or if its type or text depends on the
-    data.
+    A failure is a fault if it occurs on only one dataset, or if its type or its text (except for
+    numbers in the text) depends on the data.
     """
     sides = [both.a for both in pairs], [both.b for both in pairs]
     met = [Counter(run.kind for run in side if run.error is not None) for side in sides]
@@ -288,7 +288,7 @@ def _against(run: Execution, other: Execution, met: Counter[str]) -> tuple[str, 
 
 
 def without_end(skipped: Sequence[PairedRuns]) -> Finding:
-    r"""The warning that changed tapes were skipped because neither dataset finished in time."""
+    r"""The warning that changed tapes were skipped because the time limit ended both runs."""
     reason = " ".join(sorted({both.a.error.reason for both in skipped if both.a.error}))
     return Finding(
         kind="skipped-tapes",

@@ -422,14 +422,14 @@ class Runner:
         self._fresh = tuple(copies(f"dataset {'AB'[i]}", self.pair[i]) for i in (0, 1))
 
     def on(self, world: int, number: int, changes: Changes | None = None) -> Execution:
-        r"""Run dataset A (``world`` 0) or B (1) on tape ``number`` with some ``changes``."""
+        r"""Run dataset A (``world`` 0) or B (1) on tape ``number`` after ``changes``, if given."""
         return self.run(world, Tape(self.first + number, changes))
 
     def both(self, number: int, changes: Changes | None = None) -> PairedRuns:
         return PairedRuns(a=self.on(0, number, changes), b=self.on(1, number, changes))
 
     def run(self, world: int, tape: Tape) -> Execution:
-        r"""Run dataset A (``world`` 0) or B (1) on ``tape``, which must be new.
+        r"""Run dataset A (``world`` 0) or B (1) on ``tape``, which no earlier run has read.
 
         Raises :class:`TargetFailed` after :data:`MOST_HANGS` runs that exceeded the time limit.
         """

@@ -44,7 +44,7 @@ _DECLARED: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding(Facts):
-    r"""A finding of a replay, with a tape and the outputs that demonstrate it.
+    r"""A finding of a replay, with a tape and outputs as evidence.
 
     Raises :class:`ValueError` if ``refutes`` is true and ``severity`` is not "error".
     """
@@ -65,11 +65,10 @@ class Finding(Facts):
 
     @property
     def named(self) -> str:
-        r"""The severity of the finding; "refutes" is added for a refuted declaration."""
+        r"""The severity of the finding, with ", refutes" if the finding refutes a declaration."""
         return self.severity + (", refutes" if self.refutes else "")
 
     def case(self, target: str) -> Case:
-        r"""The finding as a case of a test report about ``target``."""
         return Case(
             target=target,
             name=self.kind,
@@ -148,7 +147,7 @@ class ReplayReport(Result):
 
     @property
     def exit_code(self) -> int:
-        r"""The exit code: 0 no error, 1 an error, 3 not replayable, 4 nothing was measured."""
+        r"""The exit code: 0 no error found, 1 an error, 3 not replayable, 4 nothing measured."""
         return REPLAY_VERDICTS[self.verdict].exit_code
 
     def statement(self) -> Statement:

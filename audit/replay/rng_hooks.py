@@ -164,7 +164,7 @@ class Session:
         return returned
 
     def seeded(self, kind: str, seed: Any) -> Stream | None:
-        r"""The stream for a generator with this ``seed``; None if the tape does not drive it."""
+        r"""The stream for a generator with ``seed``; None if the generator must draw as usual."""
         tape = self.tape
         if tape is None:
             return None
@@ -249,7 +249,10 @@ _GLOBAL: Final[Any] = np.random.mtrand._rand
 
 @contextmanager
 def hooked_rngs(function: Callable[..., Any] | None = None) -> Iterator[Session]:
-    r"""A context that replaces all random sources, also those to which ``function`` refers."""
+    r"""A context with RNG hooks on Python, numpy, dpcore and the sources in ``function``.
+
+    Raises RuntimeError if another such context is open in this process.
+    """
     if not _OPEN.acquire(blocking=False):
         raise RuntimeError(
             "only one replay can run at a time: it replaces the process's random sources"

@@ -36,7 +36,7 @@ _MOST: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    r"""A declared value of one run; ``flow`` lists the requests for draws made before."""
+    r"""A value declared in one run; ``flow`` lists the requests for draws made earlier."""
 
     name: str
     value: Any
@@ -51,9 +51,9 @@ def declare(
     r"""Declare that one person changes ``value`` by at most ``sensitivity`` in ``norm``.
 
     Returns ``value``. With sensitivity 0, the default, the value may have any type, and must be the
-    same for all neighbouring datasets; otherwise it must consist of numbers. ``name`` is the name
-    of the value in findings. A replay compares values after equal draws, so the sensitivity of a
-    noisy value is that of the value without noise.
+    same for all neighbouring datasets; otherwise the value must consist of numbers. ``name`` is the
+    name of the value in findings. A replay compares values after equal draws, so the sensitivity of
+    a noisy value is that of the value without noise.
 
     >>> declare([3, 4], "counts", sensitivity=1)
     [3, 4]
@@ -189,7 +189,7 @@ _ROUNDING: Final = Fraction(1, 2**20)
 
 
 class Numbers(NamedTuple):
-    r"""The numbers in an output with their paths, and its labels, i.e. all other parts.
+    r"""The numbers in an output with their paths, and the labels, which are all other parts.
 
     A number that encodes something else, such as a byte or a date, is a label. ``rounding`` bounds
     the total rounding error of the numbers that the output contains as text.
@@ -206,7 +206,7 @@ class Numbers(NamedTuple):
 
 
 def numbers_in(output: object) -> Numbers | None:
-    r"""Return the numbers in an output, or None if there are none."""
+    r"""Return the numbers in ``output``, or None if ``output`` contains no number."""
     cells = row_of(output).cells
     numbers: list[tuple[str, Number]] = []
     labels: list[tuple[str, str]] = []
@@ -266,8 +266,8 @@ def difference(
 ) -> Difference | None:
     r"""Return the exact difference b - a, or None if a number is not finite.
 
-    Without floats, the slack is 0. Otherwise each coordinate adds to it 2^-20 times the largest
-    absolute value (at least 1) of all numbers, as in single precision.
+    Without floats, the slack is 0. With floats, each coordinate adds 2^-20 times the largest
+    absolute value (at least 1) of all numbers to the slack, as in single precision.
     """
     if not all(isinstance(x, int) or math.isfinite(x) for x in (*a, *b)):
         return None

@@ -86,7 +86,7 @@ class Stream:
 
 
 class Tape:
-    r"""The random tape for ``seed`` after the ``changes`` of reals, with a log of all requests."""
+    r"""The random tape for ``seed`` after ``changes``; ``cut`` means that ``log`` is incomplete."""
 
     def __init__(self, seed: int, changes: Changes | None = None) -> None:
         self.seed = integer("seed", seed, at_least=0)

@@ -1,6 +1,6 @@
 r"""The data of an audit report, an immutable record.
 
-``docs/schemas/dpcore-audit-2.json`` is its JSON schema.
+``docs/schemas/dpcore-audit-2.json`` is the JSON schema of the record.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ExactWitness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactFinding:
-    r"""Bounds on the least delta (epsilon) that holds at the claimed epsilon (delta)."""
+    r"""Bounds on the least delta at the claimed epsilon, and the least epsilon at that delta."""
 
     delta: Enclosure
     epsilon: Enclosure
@@ -203,7 +203,6 @@ class AuditRecord(Result):
 
     @computed("runs drawn, both datasets and all pairs together", before="runs_by_world")
     def runs(self) -> int:
-        r"""The number of runs, both datasets and all pairs together."""
         return sum(self.runs_by_world)
 
     @computed("why there is no resolution although something was measured", before="features")
@@ -239,10 +238,9 @@ class AuditRecord(Result):
 
     @property
     def exit_code(self) -> int:
-        r"""The exit code: 0 not refuted or proven, 1 refuted or a fault found, 3 the target failed,
-        4 nothing was measured, 130 interrupted by Ctrl-C.
+        r"""The exit code: 0 proven or not refuted, 1 refuted or a fault found, 3 the target failed.
 
-        An exit code of 0 means that the audit was completed and measured something.
+        It is 4 if nothing was measured, and 130 if Ctrl-C ended an audit that would give 0 or 4.
         """
         code = VERDICTS[self.verdict].exit_code
         if self.verdict == "refuted" or self.verdict is None:
@@ -252,7 +250,7 @@ class AuditRecord(Result):
         return INTERRUPTED if self.interrupted else code
 
     def hardest(self) -> dict[tuple[Fraction, Fraction], Outcome]:
-        r"""The outcome with the strongest evidence, for each tested point of the claim."""
+        r"""For each tested point, the outcome with the largest (``refuted``, ``epsilon_lower``)."""
         ordered = sorted(self.outcomes, key=lambda row: (row.refuted, row.epsilon_lower))
         found = {row.claim.exact: row for row in ordered}
         return {point: found[point] for point in sorted(found)}

@@ -199,7 +199,7 @@ class AuditReport(AuditRecord):
             yield "compare", f"{each.name}: {bound}{f'({each.says})' if bound else each.says}"
 
     def witness_rows(self) -> Iterator[tuple[str, str]]:
-        r"""The witness of a refutation and its meaning, as rows (name, text) of the statement."""
+        r"""The witness of a refutation and its meaning, as rows of :meth:`statement`."""
         if self.witness is not None:
             yield "witness", str(self.witness)
         if (why := self.leak) is not None:

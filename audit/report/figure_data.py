@@ -301,8 +301,8 @@ def tradeoff_band(
 ) -> TradeoffBand | None:
     r"""Return an upper bound on the trade-off curve, or None if there are too few runs.
 
-    The first ``learned`` runs determine the events, and the later runs the bound. ``worlds`` is
-    True for runs on dataset B.
+    The first ``learned`` >= 2 runs determine the events, and the later runs the bound. ``worlds``
+    is True for runs on dataset B.
     """
     reading = read(outputs)
     truth = read_worlds(worlds, len(reading))
@@ -387,9 +387,9 @@ def _hull(points: Sequence[Point]) -> list[Point]:
 
 
 def claimed_tradeoff(points: Sequence[Claim]) -> list[Point]:
-    r"""Points of the largest trade-off function that all points (epsilon, delta) of a claim imply.
+    r"""Pairs (alpha, f(alpha)) for the trade-off function f that the ``points`` of a claim imply.
 
-    At each alpha the function is the maximum over these points of
+    For each type I error alpha, f(alpha) is the maximum over the points (epsilon, delta) of
 
         max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)).
     """

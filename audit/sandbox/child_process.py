@@ -230,9 +230,9 @@ class IsolatedProcess:
         r"""Send a request, yield the parts of the answer, and return the final value of the answer.
 
         After a first Ctrl-C, the available parts are still yielded, and then KeyboardInterrupt is
-        raised; a second Ctrl-C raises it immediately. Raises :class:`Ended` if the process ends.
-        Also raises an :class:`InvalidParameter` or a :class:`TargetFailed` that was raised in the
-        process.
+        raised; a second Ctrl-C raises KeyboardInterrupt at once. Raises :class:`Ended` if the
+        process ends. Also raises an :class:`InvalidParameter` or a :class:`TargetFailed` that was
+        raised in the process.
         """
         if self.process is None:
             self._begin()
@@ -398,7 +398,7 @@ class IsolatedProcess:
                 atexit._run_exitfuncs()
 
     def end(self, how: str, *, reaped: bool = False) -> None:
-        r"""Kill the process and its children."""
+        r"""Kill the process and its children; ``how`` is the reason that :class:`Ended` states."""
         process, self.process = self.process, None
         if process is None:
             return

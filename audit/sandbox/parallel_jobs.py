@@ -7,9 +7,9 @@ processes of this machine, with ``backend="dask"`` on the workers of a Dask clus
 drawn, if the target uses only the generator that it is given.
 
 A worker builds a target that was given as text from the text (a file must then be at the same path
-on every machine). It receives any other target through cloudpickle. A target that was not given as
-text, or that uses its own generator, starts in the same state in each worker. For example, if its
-module seeds a generator on import, all workers draw the same numbers.
+on every machine). A worker receives any other target through cloudpickle. A target that was not
+given as text, or that uses its own generator, starts in the same state in each worker. For example,
+if its module seeds a generator on import, all workers draw the same numbers.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _LATE: Final = ("no answer within", "kept its output open")  # parts of a time l
 
 
 def check_reveals(failed: TargetFailed, block: Block, by: Drawer) -> TargetFailed:
-    r"""Return the error ``failed``, after checking whether it reveals the dataset.
+    r"""Return the error ``failed``, after checking whether the error reveals the dataset.
 
-    Its attribute ``reveals`` is set if a few more runs all fail on the dataset of the error, and
-    none fails on the other dataset of the pair. The outputs of these runs are not tested. The check
-    is omitted if a call exceeded the time limit, because each further run could take that long.
+    ``failed.reveals`` is set if a few more runs all fail on the dataset of the error, and none
+    fails on the other dataset of the pair. The outputs of these runs are not tested. The check is
+    omitted if a call exceeded the time limit, because each further run could take that long.
     """
     if failed.dataset is None or any(limit in failed.reason for limit in _LATE):
         return failed

@@ -1,8 +1,8 @@
 r"""Run the targets and feature maps of a command in a child process.
 
 The auditor's process never imports the code of these targets and maps. A sandbox is a process that
-loads a target, draws blocks of its runs and applies feature maps to outputs. It returns only data
-(``audit.outputs.sandbox_encoding``), and any unexpected end of the process is a failure of the
+loads a target, draws blocks of its runs and applies feature maps to outputs. A sandbox returns only
+data (``audit.outputs.sandbox_encoding``), and any unexpected end of the process is a failure of the
 target (``audit.sandbox.child_process``). Callables that are passed to the Python functions of
 ``audit`` run in the caller's process instead.
 """
@@ -179,7 +179,7 @@ def _send_pieces(target: Target, pipe: Pipe, block: Block) -> None:
 
 @contextmanager
 def importing(timeout: float | None) -> Iterator[None]:
-    r"""A context that limits imports to one minute, or to ``timeout`` seconds if that is longer."""
+    r"""A context that limits imports to max(``timeout``, 60) seconds; None means no limit."""
     with Watchdog(None if timeout is None else max(timeout, _IMPORT)) as watchdog:
         watchdog.restart()
         yield
@@ -197,8 +197,8 @@ def _last(answer: Generator[Any, None, Any]) -> Any:
 def run_isolated(name: str, work: Callable[[], T], *, timeout: float | None) -> T:
     r"""Run ``work()`` in a separate process and return the result, which must be plain data.
 
-    The process is forked, so its imports do not affect the current process. It also receives
-    Ctrl-C.
+    The process is forked, so its imports do not affect the current process. The process also
+    receives Ctrl-C.
     """
 
     def serve(pipe: Pipe) -> None:

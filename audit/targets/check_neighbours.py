@@ -41,11 +41,11 @@ _ABSENT: Final = object()
 
 
 def require_neighbours(argument: str, pair: tuple[Any, Any], relation: Relation | str) -> None:
-    r"""Refuse two lists, arrays or tables that are not neighbours in any interpretation.
+    r"""Raise :class:`InvalidParameter` for ``argument`` if the two datasets cannot be neighbours.
 
-    Lists of equal length are accepted, because they may be answers to queries, which have the same
-    neighbours under every relation (``audit.search.neighbour_spaces``). Lists of different lengths
-    must be records: then the longer list must be the shorter one plus one record, at any position.
+    Only lists, arrays and tables are checked. Equally long lists pass, because they may be answers
+    to queries, which have the same neighbours under every relation. Other lists must be records:
+    "replace" refuses them, and under "add-remove" one must be the other plus one record.
     """
     a, b = (_items(dataset) for dataset in pair)
     if a is None or b is None or len(a) == len(b):
@@ -65,10 +65,10 @@ def require_neighbours(argument: str, pair: tuple[Any, Any], relation: Relation 
 
 
 def doubts(pair: tuple[Any, Any], relation: Relation | str) -> list[str]:
-    r"""Warn about a pair that is not neighbouring in any usual interpretation of its datasets.
+    r"""Return [warning] if the pair is not neighbouring in any usual interpretation, else [].
 
-    There is no warning about numbers that differ by at most 1 each: they may be answers to counting
-    queries, or a histogram.
+    There is no warning about numbers that differ by at most 1 each, because they may be answers to
+    counting queries, or a histogram.
     """
     where, a, b = _inside(*pair)
     if a is None or b is None:  # null stands for an empty dataset
@@ -195,11 +195,11 @@ def pairs_of(
     search: str | None = None,
     relation: Relation | str | None = None,
 ) -> tuple[tuple[Any, Any], ...]:
-    r"""Return the pairs to audit: the given ones, or else the pair of the catalogue entry.
+    r"""Return the pairs to audit: the given pairs or, without one, the pair of the target itself.
 
-    The result is empty if ``search`` is given, because the search then finds the pair. The two
-    datasets of a given pair must differ, and be neighbours under ``relation`` as far as this can be
-    checked.
+    The result is empty if ``search`` is given, because the search then finds the pair. Raises
+    :class:`InvalidParameter` if no pair is known, or if the datasets of a given pair are equal, or
+    cannot be neighbours under ``relation`` (:func:`require_neighbours`).
     """
     given = [name for name, value in (("pair", pair), ("pairs", pairs)) if value is not None]
     if search is not None:
@@ -227,7 +227,7 @@ def pairs_of(
 
 
 def read_pairs_file(path: Path | str) -> tuple[tuple[Any, Any], ...]:
-    r"""Parse the pairs of a file, in order; there must be at least one."""
+    r"""Parse the pairs of a file, in order. Raises :class:`InvalidParameter` if it has no pair."""
     wrong = partial(InvalidParameter, "--pairs", str(path))
     kind = Path(path).suffix.lower()
     if kind not in {".toml", ".json"}:

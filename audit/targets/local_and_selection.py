@@ -131,7 +131,7 @@ def read_local(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
 
 
 def local_target(mechanism: LocalReport, *, spelling: str, seeded: bool = True) -> Catalogued:
-    r"""Build a target that reports a value by ``mechanism``, and claims its epsilon."""
+    r"""Build a target that reports a value by ``mechanism``, and claims ``mechanism.epsilon``."""
 
     def run(dataset: Any, n: int, rng: Rng) -> Any:
         return mechanism.report(np.full(n, _value(dataset, mechanism)), rng=rng)
@@ -203,7 +203,7 @@ def read_select(spelling: str, words: str, *, seeded: bool = True) -> Catalogued
 def select_target(
     mechanism: Selection | NoisyMax | AboveThreshold, *, spelling: str, seeded: bool = True
 ) -> Known:
-    r"""Build a target that runs ``mechanism``, with a pair on which its epsilon is nearly tight."""
+    r"""Build a target that runs ``mechanism``, with a pair that nearly attains its ``epsilon``."""
 
     def run(dataset: Any, n: int, rng: Rng) -> list[Any]:
         scores = _scores(dataset)

@@ -1,13 +1,13 @@
 r"""An executable as a target: ``exec:./program arguments``.
 
-One process is started for each block of runs and each dataset. It reads one line of JSON from
-standard input,
+One process is started for each block of runs and each dataset. The process reads one line of JSON
+from standard input,
 
     {"dataset": ..., "n": 1000, "seed": 8123}
 
 and writes n lines to standard output, with one output per line. If all lines of the first runs are
 JSON, lines are parsed as JSON, otherwise as text. If the process fails, the end of its standard
-error is shown. Writing far more than n lines, or more than 2^28 bytes for one request, is a
+error is shown. Writing more or fewer than n lines, or more than 2^28 bytes for one request, is a
 failure.
 """
 

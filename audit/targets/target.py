@@ -79,13 +79,13 @@ class Block:
         return len(self.worlds) - in_b, in_b
 
     def seed(self, world: int) -> np.random.SeedSequence:
-        r"""A new copy of the seed of dataset A (``world`` 0) or B (1), which may be spawned."""
+        r"""A new copy, which may be spawned, of the seed of dataset A (``world`` 0) or B (1)."""
         seed = self.seeds[world]
         return np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
 
     @property
     def mixer(self) -> np.random.Generator:
-        r"""The generator that shuffles the outputs of each dataset before runs are assigned."""
+        r"""A new generator, which shuffles the outputs of each dataset before runs are assigned."""
         return np.random.default_rng(self.mixing)
 
     def fresh(self, world: int) -> Callable[[], Any]:
@@ -149,7 +149,7 @@ class Shifted:
 
 
 Law: TypeAlias = Shifted | Mapping[Hashable, RationalLike | ExpRational]
-r"""A shifted noise, or the probability of each output as a rational function of e^(-unit)."""
+r"""A shifted noise, or the probability of each output, a rational number or ``ExpRational``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,9 +312,9 @@ class Catalogued(Vectorised):
 class Known(Catalogued):
     r"""A mechanism of dpcore whose output has a known law.
 
-    ``laws(pair)`` returns the laws of the output on both datasets: ``noise`` shifted by the dataset
-    or, if ``noise`` is None, the probability of each output. ``about`` starts with a comma, and is
-    appended to the sentence that states what a proof covers.
+    ``laws(pair)`` returns the laws of the output on both datasets: ``noise`` shifted by the exact
+    answer on the dataset or, if ``noise`` is None, the probability of each output. ``about`` starts
+    with a comma, and is appended to the sentence that states what a proof covers.
     """
 
     laws: Callable[[tuple[Any, Any]], tuple[Law, Law]] = field(compare=False, repr=False)
@@ -355,7 +355,7 @@ def typed(number: Fraction) -> int | str:
 def claim_of(
     subject: Target, claim: Claim | CurveClaim | str | None, relation: Relation | str | None
 ) -> Claim | CurveClaim:
-    r"""The given claim or, if it is None, the claim of the catalogue entry."""
+    r"""The given claim (text is parsed), or the own claim of the target if ``claim`` is None."""
     match claim:
         case Claim() | CurveClaim():
             if relation is not None and Relation(claim.relation) is not Relation(relation):

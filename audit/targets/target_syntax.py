@@ -193,7 +193,7 @@ def _catalogued(spelling: str) -> Target:
 
 
 def target_of(given: Auditable, *, seeded: bool = True) -> Target:
-    r"""Convert a target that is given in Python in any of its accepted types."""
+    r"""Convert a target, given in Python in any of the types of :data:`Auditable`."""
     match given:
         case Target():
             return given
@@ -275,7 +275,7 @@ def content_of(target: Target) -> str | None:
 
 
 def digest_of(files: Sequence[Path | str]) -> str | None:
-    r"""A digest of the contents of files; None if there are no files."""
+    r"""A digest of the contents of ``files``; None if ``files`` is empty."""
     digest = hashlib.sha256()
     for path in files:
         with Path(path).open("rb") as file:
@@ -286,8 +286,8 @@ def digest_of(files: Sequence[Path | str]) -> str | None:
 def files_of(step: str, feature: Feature) -> list[str]:
     r"""The source files of ``step``, one of the steps of a feature; empty for a built-in step.
 
-    If the step is a function in a module, these are the file of the module and the file that
-    defines the function, because the module may have imported it.
+    If the step is a function in a module, the result is the file of the module and the file that
+    defines the function, because the module may have imported the function.
     """
     if step.partition(":")[0] in FEATURES:
         return []

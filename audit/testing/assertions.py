@@ -6,7 +6,7 @@ r"""Assertions for test suites: does this code satisfy its claim, its law, its s
 
 The first two assertions are statistical: each fails on correct code with probability at most its
 ``alpha``. ``assert_sensitivity`` compares integers exactly. Many tests can share one alpha budget:
-see ``audit.testing.pytest_plugin``. ``assert_fits`` is in ``audit.testing.fits``. All imports are
+see ``audit.testing.pytest_plugin``. ``assert_fits`` is in ``audit.testing.fits``. Slow imports are
 made when this module is imported, because hypothesis has a time limit for each example.
 """
 
@@ -54,7 +54,7 @@ class _Failed(AssertionError):
 
 
 class Refuted(_Failed):
-    r"""Raised when an assertion is refuted; ``report`` is the report with the evidence, or None."""
+    r"""Raised when an assertion is refuted; ``report`` is None from :func:`assert_sensitivity`."""
 
 
 class NothingMeasured(_Failed):
@@ -91,11 +91,11 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
     ``alpha``: each of k pairs is tested at level alpha/k. ``runs`` is the number of runs for one
     pair, both datasets together. If the law of the target is known, as for noise, the claim is
     proven or refuted without runs. For other targets, passing is not a proof: ``resolution`` of a
-    report is the largest probability of a revealing output that the runs could have missed.
+    report is the least probability at which 95 of 100 audits detect a revealing output.
 
-    Pair i is audited with ``seed`` + i. Without ``seed``, a random seed is used, and printed on
-    failure. ``again`` replaces the instructions for repeating the audit in the message of a
-    failure. ``features`` are applied to the outputs (``audit.features``). ``floats="ignore"``
+    Pair i = 0, 1, ... is audited with ``seed`` + i. Without ``seed``, a random seed is used, and
+    printed on failure. ``again`` replaces the instructions for repeating the audit in the message
+    of a failure. ``features`` are applied to the outputs (``audit.features``). ``floats="ignore"``
     ignores the floating-point representation of outputs. The test also fails if nothing was
     measured: if all outputs are equal, or if more than half of the outputs are distinct and have no
     order. ``allow_constant`` accepts equal outputs.
@@ -188,7 +188,7 @@ def _refutation(report: AuditReport, repeat: str) -> str:
 def assert_sensitivity(
     query: Callable[[Any], Any], pairs: Iterable[tuple[Any, Any]], bound: Sensitivity | int
 ) -> None:
-    r"""Fail if the integer answer of ``query`` changes by more than ``bound`` between neighbours.
+    r"""Fail if integer answers of ``query`` change by more than ``bound`` between two neighbours.
 
     The test is exact, but covers only the given pairs; ``audit.testing.strategies`` generates
     pairs.

@@ -26,7 +26,7 @@ def assert_fits(
     seed: int | None = None,
     again: str | None = None,
 ) -> FitReport:
-    r"""Fail if ``sampler`` does not draw from the law of ``noise``, else return the report.
+    r"""Fail if a test refutes that ``sampler`` draws from ``noise``, else return the report.
 
     If the sampler has this law and its draws are independent, the probability of :class:`Refuted`
     is at most ``alpha``. ``sampler`` is f(n, rng), f(rng), f(), or noise, as in

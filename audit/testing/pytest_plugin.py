@@ -307,7 +307,7 @@ def pytest_configure(config: pytest.Config) -> None:
 # Run first, so that tests deselected later are counted: then -k, -m and shards change no share.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    r"""Read all ``dp`` marks and fix each test's share of alpha; an error names an invalid mark."""
+    r"""Read all ``dp`` marks, report invalid marks, and fix each test's share of alpha."""
     marked = [item for item in items if item.get_closest_marker("dp") is not None]
     if not marked:
         return

@@ -203,7 +203,8 @@ def neighbouring_vectors(
 ) -> SearchStrategy[_Pair]:
     r"""Generate pairs of lists of ``dimension`` integers that differ by at most ``sensitivity``.
 
-    For a box sensitivity, the dimension is the number of its bounds; for an integer, it is 1.
+    For a box sensitivity, the dimension is the number of its bounds; for an integer, it must be 1.
+    One of the two lists has entries in [-``farthest``, ``farthest``].
 
     >>> from hypothesis import find
     >>> one, other = find(neighbouring_vectors(Sensitivity.l1(2), dimension=2), bool)
@@ -231,7 +232,7 @@ def neighbouring_datasets(
 ) -> SearchStrategy[_Pair]:
     r"""Generate pairs of lists of at most ``most`` records that differ in one record.
 
-    Under "replace" the record is replaced, under "add-remove" it is added or removed.
+    Under "replace" the record is replaced; under "add-remove" the record is added or removed.
 
     >>> from hypothesis import find
     >>> one, other = find(neighbouring_datasets(st.just(5), relation="add-remove"), bool)

@@ -279,7 +279,7 @@ def run(arguments: Sequence[str]) -> int:
 
     - 0: success; 1: a negative answer;
     - 2: the command line or a parameter is invalid, or the output could not be written (one line on
-      stderr says which);
+      stderr states the reason);
     - 70: a bug in dpcore; 130: Ctrl-C; 141: the reader of the output closed the pipe.
 
     Other codes are specific to the command. ``--debug`` anywhere before ``--`` shows tracebacks;

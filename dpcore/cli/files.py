@@ -81,7 +81,7 @@ def parse_json(text: str | bytes, **hooks: Any) -> Any:
 
 
 def require_plain(argument: str, path: str | Path) -> None:
-    r"""Raise an error if the path is not a regular file, because reading it could block."""
+    r"""Raise an error if an existing path is not a regular file: reading it could block."""
     with suppress(OSError):
         if not stat.S_ISREG(Path(path).stat().st_mode):
             raise InvalidParameter(argument, str(path), "is not a regular file")
@@ -131,7 +131,7 @@ def _ended(argument: str, path: str | Path, file: Iterable[str]) -> Iterator[str
 
 
 def check_writable(option: str, path: Path | None) -> None:
-    r"""Raise an error, before any computation, if the path cannot be written."""
+    r"""Raise an error, before any computation, if the path (unless None) cannot be written."""
     if path is None:
         return
     if str(path) == "-":

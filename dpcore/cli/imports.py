@@ -107,10 +107,9 @@ def _require_whole(name: str) -> None:
 
 
 def clash_of(folder: Path, source: bytes | None = None) -> str | None:
-    r"""Return a module in ``folder`` that has the name of a package of dpcore, or None.
+    r"""Return the name of a file or folder in ``folder`` that shadows a package of dpcore, or None.
 
-    If the source of a module is given as ``source``, only the packages that it imports are
-    considered.
+    If the source of a module is given as ``source``, only packages that it imports are considered.
     """
     wanted = package_names() if source is None else package_names() & {*_imported(source)}
     if folder.resolve() != _HOME:

@@ -228,7 +228,7 @@ _WITHIN: Final = Annotated[
 def with_time_limit(
     command: Callable[..., None], default: str | None = "60"
 ) -> Callable[..., None]:
-    r"""Add an option ``--within`` to a command, with 60 seconds by default."""
+    r"""Add ``--within`` to a command, by default with ``default`` seconds (None: no limit)."""
 
     @wraps(command)
     def bounded(*, within: str | None, **given: Any) -> None:

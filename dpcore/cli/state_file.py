@@ -195,7 +195,7 @@ def next_record(before: bytes, payload: bytes) -> tuple[bytes, bytes]:
 
 
 def read_records(file: BinaryIO, before: bytes) -> Iterator[Record]:
-    r"""Yield the records from the beginning of a file to its end or to a torn record."""
+    r"""Yield the records of a file up to its end or a torn record, or raise :class:`Damaged`."""
     size, at = file.seek(0, os.SEEK_END), 0
     while at + _HEAD.size <= size:
         file.seek(at)
@@ -220,8 +220,8 @@ def read_records(file: BinaryIO, before: bytes) -> Iterator[Record]:
 def is_torn(file: BinaryIO, written: bytes, beginning: bytes) -> bool:
     r"""Whether a file contains nothing but an incomplete first record, and can be restarted.
 
-    ``written`` is the record with which it would be restarted. The payload of every valid first
-    record starts with ``beginning``.
+    ``written`` is the record with which the file would be restarted. The payload of every valid
+    first record starts with ``beginning``.
     """
     size = file.seek(0, os.SEEK_END)
     if size <= max(len(written), _BLOCK) and _is_zero(file, 0, size):

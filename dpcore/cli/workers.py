@@ -62,10 +62,10 @@ def in_processes(
 ) -> Generator[_Found, None, None]:
     r"""Run ``function(*call)`` for each call in ``jobs`` processes and yield the results in order.
 
-    With one job the calls run in this process; -1 means one job per core. Only a few calls per
-    process start before their results are read. A :class:`DpcoreError` of the function is raised
-    here; any other error in a process is raised as a :class:`WorkerLost` with that error as its
-    cause. Closing the generator abandons unfinished calls.
+    With one job the calls run in this process and raise their own errors; -1 means one job per
+    core. Only a few calls per process start before their results are read. A :class:`DpcoreError`
+    of a worker is raised here; any other error of a worker is raised as a :class:`WorkerLost` with
+    that error as its cause. Closing the generator abandons unfinished calls.
     """
     width = width_of(jobs)
     if width == 1:
@@ -115,7 +115,7 @@ def in_processes(
 
 @dataclass(slots=True, kw_only=True)
 class Prefetch:
-    r"""An iterator over ``calls`` that stops if at least N = ``most`` results are unread.
+    r"""An iterator over ``calls`` that stops while ``most`` or more results are unread.
 
     A new iteration continues with the next call. joblib advances the iterator under a lock, so the
     iterator needs no lock of its own.
@@ -212,7 +212,7 @@ def _interrupts_later() -> Iterator[None]:
 class Watch:
     r"""A loop that ends this process if its parent has died or a call has exceeded its time limit.
 
-    ``due()`` returns the time at which the current call exceeds its limit, or None without a limit.
+    ``due()`` is the ``time.monotonic()`` at which the current call exceeds its limit, or None.
     """
 
     parent: int

@@ -73,7 +73,7 @@ class Frequencies:
 def count_variance(own: Fraction, other: Fraction, users: int, count: Fraction) -> Fraction:
     r"""The variance of an estimated count if c = ``count`` of n = ``users`` users have the value.
 
-    It is (c own (1 - own) + (n - c) other (1 - other))/(own - other)^2.
+    The variance is (c own (1 - own) + (n - c) other (1 - other))/(own - other)^2.
     """
     supporting = count * own * (1 - own) + (users - count) * other * (1 - other)
     return supporting / (own - other) ** 2

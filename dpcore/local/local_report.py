@@ -1,8 +1,8 @@
 r"""Local reports: the common base class of the mechanisms, and reports in a random order.
 
 A report supports the user's value with probability ``own`` and each other value with probability
-``other``, for all values (the pure protocols of Wang, Blocki, Li and Jha 2017). Both are exact
-rationals, and so is the largest likelihood ratio. Proofs: docs/proofs/local.md.
+``other``, for all values (the pure protocols of Wang, Blocki, Li and Jha 2017). ``own``, ``other``
+and the largest likelihood ratio are exact rationals. Proofs: docs/proofs/local.md.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class LocalReport(ABC):
     def law(self, value: int) -> dict[Outcome, Fraction]:
         r"""The probability of each possible report of a user who has ``value``.
 
-        Use it for small cases only, because the number of possible reports can be exponential.
+        Use this method for small cases only: the number of possible reports can be exponential.
         """
         return self._law(integer("value", value, at_least=0, at_most=self.values - 1))
 
@@ -124,8 +124,8 @@ class LocalReport(ABC):
     def report(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> Reports:
         r"""Draw an independent report (a number, or a row of numbers) for each user's value.
 
-        Raises :class:`InvalidParameter`, before any draw, if a value is not an integer from 0 to
-        ``values`` - 1.
+        Raises :class:`InvalidParameter`, before any draw, unless ``value`` is a nonempty array of
+        integers from 0 to ``values`` - 1.
         """
         refuse_masked("value", value)
         given = np.asarray(value)
@@ -248,11 +248,9 @@ class ShuffledReports:
 
     @property
     def scope(self) -> Scope:
-        r"""The scope of a report."""
         return self.report.scope
 
     def to_json(self) -> dict[str, Any]:
-        r"""The mechanism and the number of users as a JSON object."""
         return {"report": self.report.to_json(), "users": self.users}
 
     def release(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> Reports:

@@ -43,7 +43,7 @@ from dpcore.spec_syntax import parameter_names
 Flags = npt.NDArray[np.bool_]
 
 GRID: Final = 1 << 32
-r"""All probabilities are multiples of 1/GRID."""
+r"""The probabilities with which :func:`flip` draws are multiples of 1/GRID."""
 
 
 def rounded_down(probability: Callable[[], arb]) -> Fraction:
@@ -96,7 +96,7 @@ def subset(wanted: int, size: int, rng: Rng) -> Flags:
     r"""Draw a random set of ``wanted`` < ``size`` positions: those with the smallest keys.
 
     Every position has an independent 64-bit key. All keys are drawn again if a key in the set
-    equals a key outside it, so all sets are equally likely.
+    equals a key outside the set, so all sets are equally likely.
     """
     while True:
         keys = rng.words(size)
@@ -221,8 +221,8 @@ class _Bits(LocalReport):
 class UnaryEncoding(_Bits):
     r"""Report one bit per value: P(1) is ``own`` for the true value, ``other`` for the rest.
 
-    Symmetric (basic RAPPOR): own = 1 - other = e^(epsilon/2)/(e^(epsilon/2) + 1). Optimised:
-    own = 1/2, other = 1/(e^epsilon + 1), which has less variance. A report is a row of booleans.
+    Symmetric (basic RAPPOR): own = 1 - other = e^(epsilon/2)/(e^(epsilon/2) + 1). Optimised, with
+    less variance: own = 1/2, other = 1/(e^epsilon + 1). A report is a row of booleans.
 
     >>> UnaryEncoding(epsilon=2, values=5).variance(100) < UnaryEncoding(
     ...     epsilon=2, values=5, encoding="symmetric"
@@ -283,9 +283,9 @@ def _least_other(epsilon: Fraction) -> Fraction:
 class SubsetSelection(_Bits, _OneOfTwoParts):
     r"""Report a random set of the values 0, ..., ``values`` - 1 that favours the user's value.
 
-    The set has ``size`` elements, which is values/(e^epsilon + 1) rounded to an integer. A report
-    is a row of booleans. The variance of the estimates is about the smallest of all mechanisms in
-    this module.
+    The set has ``size`` elements: values/(e^epsilon + 1), rounded to an integer >= 1. A report is a
+    row of booleans. The variance of the estimates is about the smallest of all mechanisms in this
+    module.
 
     >>> SubsetSelection(epsilon=1, values=10).size
     3

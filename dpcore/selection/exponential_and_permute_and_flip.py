@@ -87,7 +87,7 @@ class Selection(ScoreMechanism):
     made among the remaining candidates. ``epsilon`` is for all choices together, and each choice
     costs epsilon/count. ``sensitivity`` bounds the change of any one score between neighbouring
     datasets. ``monotonic`` states that no two scores change in opposite directions, as for counts
-    when a user is added or removed; the exponent :attr:`unit` is then twice as large.
+    when a user is added or removed; the rate :attr:`unit` is then twice as large.
 
     >>> from dpcore import SeededRng
     >>> choice = Selection(epsilon=8, sensitivity=1)
@@ -109,17 +109,16 @@ class Selection(ScoreMechanism):
 
     @property
     def unit(self) -> Fraction:
-        r"""The exponent c of the acceptance probability exp(-c g) of a candidate with gap g.
+        r"""The rate c in the acceptance probability exp(-c g) of a candidate with gap g.
 
-        With Delta = ``sensitivity`` it is epsilon/(2 count Delta), or twice that for monotonic
-        scores.
+        With Delta = ``sensitivity``, c is epsilon/(2 count Delta), or twice that if ``monotonic``.
         """
         return self.epsilon / ((2 - self.monotonic) * self.count * self.sensitivity)
 
     def release(
         self, value: Sequence[int] | Sequence[Sequence[int]] | Integers, *, rng: Rng = SYSTEM
     ) -> int | Integers:
-        r"""Return the chosen index into the scores ``value``, or an array of ``count`` indices.
+        r"""Return one index into ``value``, or an array if ``count`` > 1 or ``value`` has rows.
 
         >>> Selection(epsilon=40, sensitivity=1, count=2).release([[0, 9, 1], [5, 0, 0]]).tolist()
         [1, 0]

@@ -1,8 +1,8 @@
 r"""Release keys from an unknown domain whose noisy counts reach a threshold.
 
-The delta of the guarantee is the probability that a key of only one user reaches the threshold;
-``accounting.composition.partition_selection_guarantee`` bounds this probability. Proofs:
-docs/proofs/selection.md.
+The guarantee has a delta, because a key of only one user reaches the threshold with a small
+probability; ``accounting.composition.partition_selection_guarantee`` bounds this probability.
+Proofs: docs/proofs/selection.md.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class NoisyThreshold:
 
     @property
     def scope(self) -> Scope:
-        r"""The scope of the mechanism."""
         return self.mechanism.scope
 
     def release(self, value: Mapping[str, int], *, rng: Rng = SYSTEM) -> dict[str, int]:
         r"""Return the keys that reach the threshold, sorted, with their noisy counts.
 
-        Raises :class:`InvalidParameter` if a count is not an integer >= 1: omit keys without users.
+        Raises :class:`InvalidParameter` if keys cannot be sorted, or if a count is not an integer
+        >= 1: omit keys without users.
         """
         if not isinstance(value, Mapping):
             raise InvalidParameter("value", value, "must map keys to counts")

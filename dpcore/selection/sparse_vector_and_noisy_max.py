@@ -36,7 +36,7 @@ from dpcore.selection.exponential_and_permute_and_flip import (
 )
 
 MOST_GAP: Final = 8
-r"""The largest gap in the outcomes of ``law``, which stands for all larger gaps as well."""
+r"""The gap that, in the outcomes of ``law``, stands for itself and for all larger gaps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,9 +109,9 @@ class AboveThreshold(ScoreMechanism):
     def stream(self, answers: Iterable[int], *, rng: Rng = SYSTEM) -> Iterator[int | None]:
         r"""Yield the reports one by one: an answer may depend on the reports about earlier answers.
 
-        Each call of ``stream`` is a separate release, with its own noise and cost. In a forked
-        process a stream that has begun raises :class:`InvalidParameter`: with the same noisy
-        threshold, both processes together would report more than ``count`` answers.
+        Each call of ``stream`` is a separate release, with its own noise and cost. A stream that
+        began before a fork raises :class:`InvalidParameter` in the forked process: with the same
+        noisy threshold, both processes together would report more than ``count`` answers.
 
         >>> above = AboveThreshold(epsilon=2, sensitivity=1, threshold=100)
         >>> next(above.stream(iter([10**6])))
@@ -131,7 +131,7 @@ class AboveThreshold(ScoreMechanism):
                 return
 
     def law(self, answers: Sequence[int]) -> dict[tuple[int | None, ...], ExpRational]:
-        r"""The exact probability of each list that :meth:`release` may return.
+        r"""The exact probability of each list, as a tuple, that :meth:`release` may return.
 
         Gaps of at least 8 are merged into the outcome 8.
 
@@ -164,7 +164,7 @@ class AboveThreshold(ScoreMechanism):
         return {row: mass(row) for row in self.rows(len(answers))}
 
     def rows(self, answers: int) -> list[tuple[int | None, ...]]:
-        r"""The lists that :meth:`release` may return for ``answers`` answers, with gaps up to 8."""
+        r"""All tuples of reports on ``answers`` answers, where gaps above 8 count as 8."""
         below, above = (None, range(MOST_GAP + 1)) if self.gap else (False, (True,))
         found: list[tuple[int | None, ...]] = [()]
         ended: list[tuple[int | None, ...]] = []
@@ -280,7 +280,7 @@ class NoisyMax(ScoreMechanism):
         return at, lead - (lead > 0 and rng.below(int(tied) + 1) > 0)
 
     def law(self, scores: Sequence[int]) -> dict[int | tuple[int, int], ExpRational]:
-        r"""The exact probability of each index, or of each index and lead.
+        r"""The exact probability of each index or, with ``gap=True``, of each pair (index, lead).
 
         Leads of at least 8 are merged into the outcome 8.
 
