@@ -1,7 +1,7 @@
 r"""Calibrate the noise of running sums of a stream to a guarantee, and compute the error.
 
-The three mechanisms of ``dpcore.continual_sums`` are calibrated to the same (epsilon, delta); the
-errors of their sums are computed exactly from the coefficients of the noise.
+The three mechanisms of ``dpcore.continual_sums`` are calibrated to the same (epsilon, delta). The
+errors of their sums are enclosed, from the coefficients and the variance of the noise.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MECHANISMS: Final[dict[str, type[ContinualSum]]] = {
 r"""The mechanisms for running sums by name: tree, doubling, square-root."""
 
 MOST_COMPARED: Final = SquareRootSum.most
-r"""The largest horizon whose errors are summed item by item."""
+r"""The largest horizon for which the error of every sum is computed."""
 
 _ANY: Final = DiscreteLaplace(scale=1)
 _SCOPE: Final = Scope()

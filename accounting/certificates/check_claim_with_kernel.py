@@ -137,7 +137,7 @@ def _mixed(chances: Sequence[float], x: float, c: float) -> float:
 
 
 def ends_of(parts: tuple[Part, ...], claim: Claim, plan: Plan) -> tuple[Fraction, Fraction]:
-    r"""The bounds that the kernel proves on the quantity of ``claim``, for any claimed value."""
+    r"""The bounds that the kernel proves on the quantity of ``claim``, whatever it states."""
     value = _known(parts, claim)
     if value is not None:
         return value, value
