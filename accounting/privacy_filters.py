@@ -188,7 +188,7 @@ class Filter(ABC):
         return ", ".join(f"{name}={brief(value, rounded)}" for name, value in named)
 
     def spent(self, total: Sequence[int]) -> Word:
-        r"""The guarantee of releases that were fixed in advance and add up to ``total``.
+        r"""The guarantee of releases, fixed in advance, whose amounts add up to ``total``.
 
         For adaptively chosen releases a filter guarantees only the whole budget; use an
         :class:`Odometer` for a tighter bound.

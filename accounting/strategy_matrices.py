@@ -104,7 +104,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def gram(self) -> Products:
-        r"""An integer matrix A and a rational number u with C^T C = u A, exactly."""
+        r"""(A, u) with C^T C = u A, exactly; raises :class:`NotDerived` if not supported."""
 
     def _few(self) -> None:
         if self.rounds > MOST_DENSE:
@@ -345,7 +345,7 @@ def read_strategy(argument: str, text: str, rounds: int) -> Strategy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Participation:
-    r"""The rounds in which one unit may take part: at most ``most``, with a minimum distance.
+    r"""The rounds in which one unit may take part: at most ``most`` rounds, at a minimum distance.
 
     Any two of these rounds differ by at least ``apart``. The default is a single round.
     ``Participation(most=6, apart=342)`` is six epochs of 342 rounds each; the order of the units
@@ -498,7 +498,7 @@ class SquaredSensitivity:
 
     @property
     def exact(self) -> bool:
-        r"""Whether the lower and the upper bound differ only by rounding."""
+        r"""Whether the lower and the upper bound are known to differ only by rounding."""
         return self.how != _SEARCHED
 
 

@@ -162,9 +162,9 @@ def verify(
     r"""Verify a certificate: its form, its digest, its assumptions, and every claim.
 
     A malformed certificate does not raise an exception; it gives a finding. The kernel tries to
-    prove or refute each claim. If the kernel can do neither, if the certificate has no evidence, and
-    if ``estimates`` is True, the claim is compared with a numerical estimate, which is not a proof
-    and must determine the claim's last digit.
+    prove or refute each claim. If the kernel can do neither, if the certificate has no evidence,
+    and if ``estimates`` is True, the claim is compared with a numerical estimate, which is not a
+    proof. The estimate must determine the claim's last digit.
 
     ``allowance`` limits the number of values that the kernel computes for all claims together (2^20
     by default); claims beyond the limit are reported as unchecked. The time limit for all claims

@@ -62,7 +62,7 @@ class WorstPart:
 
 
 def check_certificates(parts: Sequence[WorstPart]) -> None:
-    r"""Parse all certificates of ``parts``. Raises :class:`Malformed` if a certificate is invalid."""
+    r"""Parse all certificates of ``parts``. Raises :class:`Malformed` if any of them is invalid."""
     for i, part in enumerate(parts):
         try:
             if part.certificate is not None:

@@ -30,7 +30,7 @@ _DIGITS: Final = 9
 
 
 def of_least(what: str, least: Edge | None) -> list[Fact]:
-    r"""Labelled lines for the result of a search for the least noise; none if it is None."""
+    r"""Labelled lines for ``least``, a result of a search for the least noise; [] for None."""
     if least is None:
         return []
     words = f"the least {what} is" if least.proven else f"this {what} suffices:"

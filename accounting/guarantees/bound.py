@@ -71,7 +71,7 @@ class Bound(Ordered):
 
     @property
     def lower_float(self) -> float | None:
-        r"""The largest float <= ``lower``, or None."""
+        r"""The largest float <= ``lower``; None if ``lower`` is None."""
         return None if self.lower is None else round_down(self.lower)
 
     def __float__(self) -> float:

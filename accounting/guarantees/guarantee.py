@@ -1,7 +1,7 @@
 r"""The common interface of all guarantees, for one release or many, derived or stated.
 
-Every method returns a :class:`Bound`. If no theorem gives a bound, it raises :class:`NotDerived`
-and names an alternative. Proofs: docs/proofs/composition.md.
+A method that computes a number returns a :class:`Bound`. If no theorem gives a bound, the method
+raises :class:`NotDerived`, which names an alternative. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ _NEAR: Final = 2.0**-64
 
 
 def assumes(source: Guarantee) -> bool:
-    r"""Whether ``source`` is assumed, or has assumptions that its composed guarantees lack."""
+    r"""Whether ``source`` is :class:`Assumed`, or has assumptions that its parts do not imply."""
     if isinstance(source, Composition):
         return source.assumptions != compose(*source.parts).assumptions
     return isinstance(source, Assumed)
@@ -86,7 +86,7 @@ def to_dp_event(source: Guarantee) -> Any:
       rate is a float become events of the same structure.
 
     A randomised response event is never created: the PLD accountant of version 0.6 charges many
-    rounds of such an event as one round.
+    rounds of such an event as one round. Raises :class:`NotDerived` for any other ``source``.
     """
     dp = library("dp_accounting.dp_event")
     if assumes(source):

@@ -129,7 +129,7 @@ class _Located(DpcoreError):
 
 
 class LedgerDamaged(_Located):
-    r"""The ledger is inconsistent at ``where``, and accepts no further charge.
+    r"""The ledger is inconsistent at ``where``; a charge that depends on this place is refused.
 
     >>> raise LedgerDamaged("charge 3", "was edited: its digest does not match")
     Traceback (most recent call last):

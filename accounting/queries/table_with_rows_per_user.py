@@ -63,7 +63,6 @@ class TableScope:
 
     @property
     def scope(self) -> Scope:
-        r"""The scope of the table's guarantees."""
         return Scope(unit=Unit.USER, relation=self.relation)
 
 
