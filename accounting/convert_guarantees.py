@@ -128,7 +128,7 @@ def as_rdp(claim: Guarantee, orders: Iterable[RationalLike]) -> Rdp:
 def as_approx(claim: Guarantee, delta: RationalLike) -> Approx:
     r"""Convert a claim to (epsilon, delta): the least epsilon at ``delta`` in [0, 1], rounded up.
 
-    Before rounding it is exact for Pure and Approx claims (worst case: randomised response).
+    For Pure and Approx claims it is exact before rounding, as randomised response attains it.
 
     >>> as_approx(Pure(1), 0), float(as_approx(Pure(1), "1/10").stated_epsilon)
     (ApproxBound(1, 0), 0.8529...)

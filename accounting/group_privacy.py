@@ -31,10 +31,10 @@ _NO_ROWS: Final = (
 
 
 def threshold_for_user(threshold: NoisyThreshold, rows_per_user: int) -> NoisyThreshold:
-    r"""Adapt a noisy threshold whose unit is one contribution to a user with k rows.
+    r"""Adapt a noisy threshold for one contribution to a user with k = ``rows_per_user`` rows.
 
-    k is ``rows_per_user``. Rows with the same key can reach the threshold together, so the delta of
-    k rows may exceed k times the delta of one row.
+    Rows with the same key can reach the threshold together, so the delta of k rows may exceed k
+    times the delta of one row.
     """
     k = integer("rows_per_user", rows_per_user, at_least=1)
     counts = threshold.mechanism

@@ -42,7 +42,7 @@ class CalibratedSum:
     The mechanism releases a noisy sum after each item, for ``horizon`` items. ``mean`` and
     ``largest`` enclose the mean and the maximum of the squared errors E[(released value - sum)^2]
     over these sums. A released sum may omit the latest items. ``behind`` is the largest number of
-    omitted items; the errors do not include them.
+    omitted items, which the errors do not include.
     """
 
     setting: ContinualSum

@@ -1,6 +1,6 @@
 r"""Calibration: the least noise, the most rounds or the largest sampling rate for a guarantee.
 
-The search is over one parameter of a list of releases. A search in floating point proposes its
+The search is over one parameter of a list of releases. A search in floating point proposes a
 value, and certified bounds prove that the guarantee holds at the returned value. The adjacent value
 with less privacy is evaluated too: :attr:`Edge.proven` states whether the guarantee is proven to
 fail there, which needs a lower bound. If so, the guarantee fails at every value with still less

@@ -89,8 +89,8 @@ class Unknown:
     def inside(self, height: float, broken: Fraction | None, kept: Fraction | None) -> Fraction:
         r"""The value with this :meth:`height`, or the next safer one that the search may try.
 
-        If the result would not lie between ``broken``, a value not proven to meet the guarantee,
-        and ``kept``, a value that meets it, it is moved next to the nearer of them.
+        If this value is not between ``broken``, which is not proven to meet the guarantee, and
+        ``kept``, which meets the guarantee, the result is moved next to the nearer of the two.
         """
         value = self._at(height)
         if kept is not None and not self._safer(kept, value):

@@ -82,8 +82,8 @@ class Claim:
 
     ``quantity`` is the name of this parameter, and ``at`` is its argument: a delta for an epsilon,
     an epsilon for a delta, or an order for a Renyi divergence. ``unit`` is one unit of the last
-    stated digit. The bounds differ by at most one unit, unless the certificate has evidence. The
-    claim of a pure epsilon or a zCDP rho has equal bounds, also in ``at``, and ``unit`` is 0.
+    stated digit. The bounds differ by at most one unit, unless the certificate has evidence. For a
+    pure epsilon or a zCDP rho, ``at`` and both bounds are the same number, and ``unit`` is 0.
     """
 
     quantity: str

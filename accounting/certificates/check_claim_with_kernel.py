@@ -2,8 +2,8 @@ r"""Prove or refute the claims of a certificate with the kernel, ``accounting.pr
 
 The kernel rounds privacy losses to a grid. Its resolution is a ``Plan``, which a certificate may
 store as evidence. Floats choose the resolution, which affects only the time and the width of the
-proven bounds. A claim holds if both of its bounds are proven, and fails if one of them is refuted;
-otherwise :func:`proven` raises :class:`Refused`. Proofs: docs/proofs/kernel.md.
+proven bounds. A claim holds if both of its bounds are proven, and fails if a bound is refuted. If
+the kernel does neither, :func:`proven` raises :class:`Refused`. Proofs: docs/proofs/kernel.md.
 """
 
 from __future__ import annotations

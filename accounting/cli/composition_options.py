@@ -169,7 +169,6 @@ class Releases(Batch):
         return found
 
     def composed(self) -> Composition:
-        r"""The composition of the releases."""
         from accounting.composition.compose import compose
 
         releases = self.described()

@@ -129,7 +129,7 @@ class Description:
 
     @property
     def added(self) -> Relation:
-        r"""The relation of the sensitivity: add-remove, unless ``scheme.whole`` (then the own one)."""
+        r"""The relation of the sensitivity: the scope's if ``scheme.whole``; add-remove if not."""
         return self.scope.relation if self.scheme.whole else _ADDED
 
     @property

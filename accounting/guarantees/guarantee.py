@@ -95,7 +95,7 @@ class Guarantee(ABC):
     ) -> Axes:
         r"""Plot epsilon for ``points`` deltas from 1/2 down to ``least_delta``, with both bounds.
 
-        The plot is drawn on the matplotlib Axes ``ax``, or on a new figure, and its Axes are
+        The plot is drawn on the matplotlib Axes ``ax``, or on a new figure, and the Axes are
         returned. Raises :class:`InvalidParameter` if matplotlib is missing, or if no epsilon is
         finite.
         """

@@ -83,7 +83,7 @@ def delta_at_order(divergence: End, order: Fraction, epsilon: Fraction) -> Fract
 def rho_within(epsilon: RationalLike, delta: RationalLike) -> Fraction:
     r"""A rho, rounded down, such that every rho-zCDP mechanism is (epsilon, delta)-DP.
 
-    The rho is the largest one found by a search over the orders of :func:`approx_from_renyi`.
+    The rho is the largest found by a search over the orders of :func:`approx_from_renyi`, or 0.
     """
     most, target = at_least_zero("epsilon", epsilon), rational_in("delta", delta, "(0, 1)")
 

@@ -141,7 +141,7 @@ class LedgerDamaged(_Located):
 
 
 class LedgerUnavailable(_Located):
-    r"""The database cannot be used: it is missing, full, locked, or unreachable.
+    r"""The database cannot be used, e.g. because it is missing, full, locked, moved or unreachable.
 
     Acknowledged charges are kept. A charge that failed with this error was made either completely
     or not at all. So charge again with the same batch, which is charged only once.

@@ -311,7 +311,7 @@ def those(
 def put(connection: Connection, table: Table, rows: Sequence[tuple[object, ...]]) -> None:
     r"""Insert rows, with cells in column order, into ``table``.
 
-    A row for a user in the table of users replaces the existing row.
+    In the table of users, the new row for a user replaces the existing row.
     """
     driver: Any = connection.connection.driver_connection
     statement = _insert(table, connection.dialect.name)

@@ -180,7 +180,7 @@ class Ledger:
         r"""The guarantee to each user for ``periods`` periods, a number fixed in advance.
 
         It is the adaptive composition of ``periods`` budgets: the limits of the filter's counters
-        (epsilon, or rho, or for an (epsilon, delta) budget rho and delta) are multiplied by
+        (e.g. epsilon, or rho and delta for an (epsilon, delta) budget) are multiplied by
         ``periods``.
         """
         return self.filter.together(integer("periods", periods, at_least=1))

@@ -9,7 +9,7 @@ ledger and its folder.
 SQLite also records the locks of a file in the memory of the process. After a fork, the child has a
 copy of this record but not the locks. If the child writes to the file, even through a connection of
 its own, its data are lost when the parent closes the file. So every idle connection is closed
-before a fork. A connection in a transaction cannot be closed; then the child must not use the file.
+before a fork. A connection in a transaction cannot be closed, so the child must not use its file.
 Write transactions, which exclude other writers, are in ``transactions_and_locks``. Proofs:
 docs/proofs/ledger.md.
 """

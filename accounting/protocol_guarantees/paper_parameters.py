@@ -186,7 +186,7 @@ def _scaled(users: int, epsilon: RationalLike, scaling: RationalLike) -> tuple[i
 
 
 def tkms_threshold(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
-    r"""The constant tau = 96 ln(2/delta)/epsilon^2 of :func:`tkms_bits`, for epsilon in (0, 1)."""
+    r"""The constant tau = 96 ln(2/delta)/epsilon^2 of :func:`tkms_bits`, stated for epsilon < 1."""
     return narrow(_tkms_tau(epsilon, delta), WIDTH_BITS)
 
 

@@ -317,8 +317,8 @@ class Mean(Clipped, Additive):
     r"""The mean of a column, from a noisy sum around the centre and a noisy count in one release.
 
     Let c be the centre of the range and h its half width. For the n values x of the counted rows,
-    the release is the pair (sum of x - c, h n), in steps. The factor h gives both components noise
-    of the same size. The choice of the counted rows affects the mean.
+    the release is the pair (sum of x - c, h n), in steps. The factor h gives both components the
+    same sensitivity. The choice of the counted rows affects the mean.
     """
 
     name: ClassVar[str] = "mean"
@@ -373,8 +373,8 @@ class Histogram(Additive):
     r"""The number of rows per key, for given ``keys`` or for keys found by a noisy threshold.
 
     Rows with other keys, or without a key, are ignored. If keys are given, the answer contains a
-    number for each of them, in the given order, even if no row has the key. Otherwise a key is
-    released if its noisy count reaches a threshold, which requires a delta.
+    number for each of them, in the given order, even if no row has the key. Without ``keys``, a
+    key is released if its noisy count reaches a threshold, which requires a delta.
     """
 
     name: ClassVar[str] = "histogram"

@@ -63,10 +63,10 @@ _SUCH: Final[dict[type, str]] = {
 class Released:
     r"""A released answer with its guarantee; ``value`` is None if it was only planned.
 
-    With probability at least ``confidence`` under the exact law of the noise, an interval contains
-    the query's answer on the clipped and rounded data, as described in ``note``. ``receipt`` is the
-    receipt of the ledger, or None without a ledger. ``private`` is False if the noise came from a
-    seed.
+    Each interval contains the query's answer on the clipped and rounded data with probability at
+    least ``confidence`` under the exact law of the noise, apart from the errors in ``note``.
+    ``receipt`` is the receipt of the ledger, or None without a ledger. ``private`` is False if the
+    noise came from a seed.
     """
 
     query: Query
