@@ -198,7 +198,7 @@ def response_delta(epsilon: Fraction, hidden: Fraction, at: Fraction) -> Fractio
 
 
 def bounded_range_epsilon(length: Fraction, delta: Fraction) -> Fraction:
-    r"""The epsilon at ``delta`` of selections whose losses range over ``length``, rounded up."""
+    r"""The epsilon at ``delta`` of selections with losses in a range of ``length``, rounded up."""
     # delta = (1 - e^((found - length)/2))^2/(1 - e^-length), solved for `found`.
     if delta == 1:
         return Fraction(0)
@@ -209,7 +209,7 @@ def bounded_range_epsilon(length: Fraction, delta: Fraction) -> Fraction:
 
 
 def bounded_range_delta(length: Fraction, at: Fraction) -> Fraction:
-    r"""The delta at epsilon ``at`` of selections whose losses range over ``length``, rounded up."""
+    r"""The delta at ``at`` of selections with losses in a range of ``length``, rounded up."""
     if at >= length:
         return Fraction(0)
     with precision(_BITS):
