@@ -126,7 +126,7 @@ def rounds_in_words(parts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def decimal_of(value: Fraction) -> str:
-    r"""Format a number with at most 60 decimals exactly, and any other as a shortened fraction."""
+    r"""Format a number of at most 60 decimals exactly, or else as a fraction of limited length."""
     if 10**_MOST_LETTERS % value.denominator:
         return _short(value)
     places = next(k for k in count() if 10**k % value.denominator == 0)
