@@ -92,7 +92,7 @@ def as_zcdp(claim: Guarantee) -> ZCdp:
     (ZCdp('1/200'), ZCdp(3), ZCdp('1/800'))
 
     Raises :class:`NotDerived` if the claim is Approx or Rdp, which do not bound D_alpha/alpha at
-    all orders alpha.
+    all orders alpha, or if the supremum of D_alpha/alpha is infinite.
     """
     found = _of_guarantee(claim).zcdp().upper
     rho = _finite(found, f"a zCDP claim from {claim.text}", "D_alpha/alpha is unbounded")
@@ -128,14 +128,14 @@ def as_rdp(claim: Guarantee, orders: Iterable[RationalLike]) -> Rdp:
 def as_approx(claim: Guarantee, delta: RationalLike) -> Approx:
     r"""Convert a claim to (epsilon, delta): the least epsilon at ``delta`` in [0, 1], rounded up.
 
-    The result is exact for Pure and Approx claims, whose worst case is randomised response.
+    For Pure and Approx claims it is exact before rounding, as randomised response attains it.
 
     >>> as_approx(Pure(1), 0), float(as_approx(Pure(1), "1/10").stated_epsilon)
     (ApproxBound(1, 0), 0.8529...)
     >>> float(as_approx(ZCdp("1/800"), "1e-6").stated_epsilon)
     0.2059...
 
-    Raises :class:`NotDerived` if no theorem gives a finite epsilon, that is, if ``delta`` is below
+    Raises :class:`NotDerived` if no theorem gives a finite epsilon, e.g. if ``delta`` is below
     the delta of an Approx claim, or is 0 for a ZCdp or Rdp claim.
     """
     target = probability("delta", delta)

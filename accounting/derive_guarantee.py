@@ -106,7 +106,7 @@ def sampled(
 
     ``curve`` is the guarantee of the same release from all units. Its relation must be replace if
     samples have a fixed size, and add-remove for every other scheme. Neighbours differ in ``group``
-    units by ``relation``, by default the first relation of the scheme.
+    units by ``relation``, by default the first relation in ``scheme.words``.
 
     >>> from accounting.descriptions.real_noise import Gaussian
     >>> from dpcore import Scope

@@ -31,10 +31,10 @@ _NO_ROWS: Final = (
 
 
 def threshold_for_user(threshold: NoisyThreshold, rows_per_user: int) -> NoisyThreshold:
-    r"""Adapt a noisy threshold whose unit is one contribution to a user with k rows.
+    r"""Adapt a noisy threshold for one contribution to a user with k = ``rows_per_user`` rows.
 
-    k is ``rows_per_user``. Rows with the same key can reach the threshold together, so the delta of
-    k rows may exceed k times the delta of one row.
+    Rows with the same key can reach the threshold together, so the delta of k rows may exceed k
+    times the delta of one row.
     """
     k = integer("rows_per_user", rows_per_user, at_least=1)
     counts = threshold.mechanism
@@ -55,10 +55,10 @@ def for_user(guarantee: Priced, rows_per_user: int | None) -> Priced:
     r"""Convert ``guarantee`` to a guarantee for a user with at most ``rows_per_user`` rows.
 
     A guarantee with the scope unit ``user`` is returned unchanged, and ``rows_per_user`` must be
-    None. Otherwise let k = ``rows_per_user``. The k rows change a query by up to k times as much as
-    one row, so the result is the guarantee at k times the sensitivity. A pure claim becomes k
-    epsilon, a zCDP claim k^2 rho, and an (epsilon, delta) claim (k epsilon, delta (1 + e^epsilon +
-    ... + e^((k-1) epsilon))).
+    None. Otherwise let k = ``rows_per_user``. The guarantee of a noise law becomes that at k times
+    the sensitivity, a pure claim k epsilon, a zCDP claim k^2 rho, and an (epsilon, delta) claim (k
+    epsilon, delta (1 + e^epsilon + ... + e^((k-1) epsilon))). Raises :class:`NotDerived` if k > 1
+    and no theorem covers the guarantee, e.g. an Rdp claim.
     """
     if guarantee.scope.unit is Unit.USER:
         if rows_per_user is not None:

@@ -76,7 +76,7 @@ class Price:
     ``amounts`` are these integers, in shares of the budget (see :data:`SHARES`). They are capped at
     the limit plus 1, so that they fit 64 bits; a capped amount means that the charge costs more
     than the whole budget. ``costs`` are the costs before rounding and capping. ``assumptions``
-    contains the reason of an :class:`Assumed` claim.
+    contains the assumptions of the charge, such as the reason of an :class:`Assumed` claim.
     """
 
     amounts: tuple[int, ...]
@@ -188,7 +188,7 @@ class Filter(ABC):
         return ", ".join(f"{name}={brief(value, rounded)}" for name, value in named)
 
     def spent(self, total: Sequence[int]) -> Word:
-        r"""The guarantee of releases that were fixed in advance and add up to ``total``.
+        r"""The guarantee of releases, fixed in advance, whose amounts add up to ``total``.
 
         For adaptively chosen releases a filter guarantees only the whole budget; use an
         :class:`Odometer` for a tighter bound.
@@ -481,6 +481,8 @@ class AtAllTimes:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Odometer:
     r"""A bound on the privacy loss at all times simultaneously, except with probability ``slack``.
+
+    For an (epsilon, delta) filter the limit of its sum of deltas is added to this probability.
 
     >>> from accounting.guarantees.stated_guarantees import Pure, ZCdp
     >>> from accounting.privacy_filters import SHARES

@@ -11,8 +11,8 @@ of l2 norm at most 1. A unit with the pattern p changes C x in l2 norm by at mos
 the sum of \|G_ij\| over i and j in p. This bound is attained if no G_ij is negative. For such G the
 squared sensitivity of C is therefore the largest sum of G_ij over the rounds i and j of a pattern.
 
-A branch-and-bound search finds this maximum; dynamic programming gives the bounds of the search. It
-gives the maximum itself if G_ij = 0 for all different rounds i, j of a pattern. The returned lower
+A branch-and-bound search finds this maximum; dynamic programming gives the bounds of the search, or
+the maximum itself if G_ij = 0 for all different rounds i, j of a pattern. The returned lower
 and upper bounds are proven even if the search stops early. Source: Choquette-Choo, McMahan, Rush
 and Thakurta (2023), "Multi-Epoch Matrix Factorization Mechanisms for Private Machine Learning".
 Proofs: docs/proofs/continual.md.
@@ -84,7 +84,7 @@ class Strategy(ABC):
 
     @property
     def written(self) -> str:
-        r"""The strategy as text, in the syntax of :func:`read_strategy`."""
+        r"""The strategy in the syntax of :func:`read_strategy`; "matrix" for :class:`Dense`."""
         return self.name
 
     def to_json(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def gram(self) -> Products:
-        r"""An integer matrix A and a rational number u with C^T C = u A, exactly."""
+        r"""(A, u) with C^T C = u A, exactly; raises :class:`NotDerived` if not supported."""
 
     def _few(self) -> None:
         if self.rounds > MOST_DENSE:
@@ -144,7 +144,7 @@ class Tree(Strategy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toeplitz(Strategy):
-    r"""A Toeplitz matrix: C_ij = ``coefficients[i - j]``, and 0 beyond the last coefficient."""
+    r"""A lower triangular C: C_ij = ``coefficients[i - j]``, or 0 beyond the last coefficient."""
 
     name: ClassVar[str] = "toeplitz"
 
@@ -345,7 +345,7 @@ def read_strategy(argument: str, text: str, rounds: int) -> Strategy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Participation:
-    r"""The rounds in which one unit may take part: at most ``most``, with a minimum distance.
+    r"""The rounds in which one unit may take part: at most ``most`` rounds, at a minimum distance.
 
     Any two of these rounds differ by at least ``apart``. The default is a single round.
     ``Participation(most=6, apart=342)`` is six epochs of 342 rounds each; the order of the units
@@ -498,7 +498,7 @@ class SquaredSensitivity:
 
     @property
     def exact(self) -> bool:
-        r"""Whether the lower and the upper bound differ only by rounding."""
+        r"""Whether the lower and the upper bound are known to differ only by rounding."""
         return self.how != _SEARCHED
 
 

@@ -1,7 +1,7 @@
 r"""Calibrate the noise of running sums of a stream to a guarantee, and compute the error.
 
-The three mechanisms of ``dpcore.continual_sums`` are calibrated to the same (epsilon, delta); the
-errors of their sums are computed exactly from the coefficients of the noise.
+The three mechanisms of ``dpcore.continual_sums`` are calibrated to the same (epsilon, delta). The
+errors of their sums are enclosed, from the coefficients and the variance of the noise.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MECHANISMS: Final[dict[str, type[ContinualSum]]] = {
 r"""The mechanisms for running sums by name: tree, doubling, square-root."""
 
 MOST_COMPARED: Final = SquareRootSum.most
-r"""The largest horizon whose errors are summed item by item."""
+r"""The largest horizon for which the error of every sum is computed."""
 
 _ANY: Final = DiscreteLaplace(scale=1)
 _SCOPE: Final = Scope()
@@ -42,7 +42,7 @@ class CalibratedSum:
     The mechanism releases a noisy sum after each item, for ``horizon`` items. ``mean`` and
     ``largest`` enclose the mean and the maximum of the squared errors E[(released value - sum)^2]
     over these sums. A released sum may omit the latest items. ``behind`` is the largest number of
-    omitted items; the errors do not include them.
+    omitted items, which the errors do not include.
     """
 
     setting: ContinualSum

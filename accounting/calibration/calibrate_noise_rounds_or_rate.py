@@ -1,6 +1,6 @@
 r"""Calibration: the least noise, the most rounds or the largest sampling rate for a guarantee.
 
-The search is over one parameter of a list of releases. A search in floating point proposes its
+The search is over one parameter of a list of releases. A search in floating point proposes a
 value, and certified bounds prove that the guarantee holds at the returned value. The adjacent value
 with less privacy is evaluated too: :attr:`Edge.proven` states whether the guarantee is proven to
 fail there, which needs a lower bound. If so, the guarantee fails at every value with still less
@@ -65,7 +65,7 @@ _FREE: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseFamily:
-    r"""A noise law with one free parameter ``free``; the others have the values in ``fixed``."""
+    r"""A noise law whose parameter ``free`` is unknown; ``fixed`` contains the other parameters."""
 
     law: str
     free: str
@@ -146,12 +146,11 @@ class Calibration(_Plan):
 
     @property
     def noise(self) -> Noise | RealNoise:
-        r"""The calibrated noise."""
         return self.law.at(self.edge.value)
 
     @property
     def step_less(self) -> Noise | RealNoise | None:
-        r"""The next smaller noise that the search may try, or None if there is none."""
+        r"""The next smaller noise that the search may try; None if no smaller noise exists."""
         return None if self.edge.beyond is None else self.law.at(self.edge.beyond)
 
     @property
@@ -161,12 +160,12 @@ class Calibration(_Plan):
 
     @property
     def found_less(self) -> Bound | None:
-        r"""The bound :attr:`found`, but for the noise :attr:`step_less`, or None without one."""
+        r"""The bound :attr:`found` for the noise ``step_less``; None if ``step_less`` is None."""
         return self.edge.found_beyond
 
     @property
     def least(self) -> bool:
-        r"""Whether the next smaller noise is proven to violate (epsilon, delta), or is None."""
+        r"""Whether ``step_less`` is None, or is proven to violate (epsilon, delta)."""
         return self.edge.proven
 
     def total(self) -> Composition:
@@ -241,9 +240,9 @@ def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
     a distributed protocol each of n users adds a share of the noise. With ``honest_fraction`` = h/n
     the shares of h users suffice for the guarantee.
 
-    A real parameter is at most 0.12% above the least one, if the next smaller value is proven to
-    fail (:attr:`Calibration.least`). With sampling, and for real-valued noise (``"gaussian"``,
-    ``"laplace"``), adjacent values differ by one millionth, in relative terms.
+    If the next smaller value is proven to fail (:attr:`Calibration.least`), a real parameter is at
+    most 0.12% above the least one; for discrete Gaussian noise and its sums this is not proven.
+    With sampling, and for ``"gaussian"`` and ``"laplace"`` noise, values differ by one millionth.
 
     ``rate`` < 1 is the rate of Poisson sampling, and ``scheme`` is any other sampling scheme.
     ``scheme``, ``sensitivity``, ``relation`` and ``group`` are those of a :class:`Description`.
@@ -256,7 +255,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
 
     Raises :class:`InvalidParameter` if the law is unknown, a parameter is missing or unknown, or a
     target is out of range; raises :class:`NotDerived` if no noise in the range of the search
-    satisfies the guarantee.
+    satisfies the guarantee, or if even the least noise in the range satisfies it.
     """
     at, limit = _targets(epsilon, delta, pure=True)
     law, sampled = read_noise_family(noise), Poisson(rate=rate)
@@ -317,7 +316,7 @@ def largest_rate(
     delta: RationalLike,
     sensitivity: Sensitivity | int = 1,
 ) -> Edge:
-    r"""Find the largest Poisson rate at which the composition is proven (epsilon, delta)-DP."""
+    r"""Find the largest Poisson rate at which ``rounds`` rounds are proven (epsilon, delta)-DP."""
     at, limit = _targets(epsilon, delta, pure=True)
     times = integer("rounds", rounds, at_least=1)
     rate = Unknown(name="sampling rate", power=-2, least=_REACH[0], most=1, closed=True)

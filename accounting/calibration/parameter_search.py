@@ -44,9 +44,9 @@ class Unknown:
     The noise variance, relative to the squared sensitivity of all rounds, grows like
     value^``power``. So larger values are safer if ``power`` > 0 (noise), and riskier if ``power`` <
     0 (rounds, rates). Values lie in [``least``, ``most``] and are multiples of ``unit``. If
-    ``unit`` is 0, they are decimals with ``digits`` significant digits, and adjacent values differ
-    by the relative ``step``. If ``closed`` is True, no value beyond the riskiest end of the range
-    exists, as for a rate of 1.
+    ``unit`` is 0, the search proposes decimals with ``digits`` significant digits, and the next
+    riskier value differs by the relative ``step``. If ``closed`` is True, no value beyond the
+    riskiest end of the range exists, as for a rate of 1.
     """
 
     name: str
@@ -89,8 +89,8 @@ class Unknown:
     def inside(self, height: float, broken: Fraction | None, kept: Fraction | None) -> Fraction:
         r"""The value with this :meth:`height`, or the next safer one that the search may try.
 
-        If the result would not lie between ``broken``, a value not proven to meet the guarantee,
-        and ``kept``, a value that meets it, it is moved next to the nearer of them.
+        If this value is not between ``broken``, which is not proven to meet the guarantee, and
+        ``kept``, which meets the guarantee, the result is moved next to the nearer of the two.
         """
         value = self._at(height)
         if kept is not None and not self._safer(kept, value):
@@ -165,9 +165,9 @@ def decide(
 ) -> Bound:
     r"""Bound delta(``epsilon``) of ``total``, or epsilon(0) if ``delta`` is 0.
 
-    The bound on delta(``epsilon``) is computed to a relative width of 10^-d for each d in
-    ``digits`` in turn. The search stops when both ends lie on the same side of ``delta``, or when
-    the bound is wider than requested, because more digits would not help then.
+    For several rounds the bound on delta(``epsilon``) is computed to a relative width of 10^-d for
+    each d in ``digits`` in turn, until both ends lie on the same side of ``delta``, or until the
+    bound is wider than requested, because more digits would not help then.
     """
     if delta == 0:
         return total.epsilon(0)
@@ -195,7 +195,7 @@ def search(
 
     ``bound(value)`` is the result of :func:`decide` if the parameter has this value. ``start`` is
     the :meth:`~Unknown.height` of the first value. ``watch`` is called after each value, with the
-    number of values tried so far.
+    number of values tried so far. Raises :class:`NotDerived` if the range contains no such edge.
     """
     limit, tried = delta or epsilon, count(1)
 
@@ -325,7 +325,7 @@ def log_mu(epsilon: float, logarithm: float) -> float:
 
 
 def log(value: End) -> float:
-    r"""The natural logarithm of a number >= 0; 0 maps to a very small value."""
+    r"""The natural logarithm of a number > 0, and -100,000 for 0."""
     if value <= 0:
         return _NOTHING
     exact = Fraction(value)

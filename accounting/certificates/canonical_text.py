@@ -37,7 +37,7 @@ _IDEAL: Final = "secure aggregation: ideal; nobody sees more of a round than its
 
 
 def canonical(document: Mapping[str, Any]) -> bytes:
-    r"""The JSON text that is hashed: sorted keys, no spaces, ASCII, no field ``digest``."""
+    r"""The ASCII bytes that are hashed: JSON with sorted keys, no spaces, no field ``digest``."""
     kept = {key: value for key, value in document.items() if key != "digest"}
     return json.dumps(kept, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
@@ -119,14 +119,14 @@ def claim_in_words(claim: Mapping[str, Any]) -> str:
 
 
 def rounds_in_words(parts: Sequence[Mapping[str, Any]]) -> str:
-    r"""A short text with the noise, sensitivity and number of rounds of each kind of round."""
+    r"""A short text: the noise, sensitivity and number of rounds of the first three ``parts``."""
     more = len(parts) - _MOST_PARTS
     rest = [f"{more:,} more kinds"] if more > 0 else []
     return " and ".join([*map(_of_one, parts[:_MOST_PARTS]), *rest])
 
 
 def decimal_of(value: Fraction) -> str:
-    r"""Format a decimal number exactly, and any other number as a fraction of limited length."""
+    r"""Format a number of at most 60 decimals exactly, or else as a fraction of limited length."""
     if 10**_MOST_LETTERS % value.denominator:
         return _short(value)
     places = next(k for k in count() if 10**k % value.denominator == 0)

@@ -82,8 +82,8 @@ class Claim:
 
     ``quantity`` is the name of this parameter, and ``at`` is its argument: a delta for an epsilon,
     an epsilon for a delta, or an order for a Renyi divergence. ``unit`` is one unit of the last
-    stated digit. The bounds differ by at most one unit, unless the certificate has evidence. The
-    claim of a pure epsilon or a zCDP parameter has equal bounds, and ``unit`` is 0.
+    stated digit. The bounds differ by at most one unit, unless the certificate has evidence. For a
+    pure epsilon or a zCDP rho, ``at`` and both bounds are the same number, and ``unit`` is 0.
     """
 
     quantity: str
@@ -95,7 +95,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    r"""A parsed certificate; ``plan`` is the stated resolution of the kernel, or None.
+    r"""A parsed certificate. ``plan`` is the resolution of the kernel, or None without evidence.
 
     ``complaints`` lists missing assumptions and a wrong digest, as pairs (location, error).
     """
@@ -110,7 +110,7 @@ class Read:
 
 
 def parsed(text: str | bytes, most: int = _MOST_TEXT) -> Any:
-    r"""Parse the JSON text of a certificate, of at most ``most`` characters.
+    r"""Parse the JSON text of a certificate, which may have ``most`` characters or bytes.
 
     Raises :class:`Malformed` if the text is not JSON, is too long, or contains duplicate keys,
     floats, NaN, or integers that are negative or too long.
@@ -170,21 +170,21 @@ def text_of(where: str, value: object) -> str:
 
 
 def whole(where: str, value: object, least: int, most: int) -> int:
-    r"""Check that the value is an integer from ``least`` to ``most``, and not a Boolean."""
+    r"""Check that the value is an integer from ``least`` to ``most``, not a Boolean; return it."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise Malformed(where, f"must be an integer in {least}..{most}")
     return value
 
 
 def mapping(where: str, value: object) -> Mapping[str, Any]:
-    r"""Check that the value is a JSON object."""
+    r"""Check that the value is a JSON object, and return it."""
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise Malformed(where, "must be a JSON object")
     return value
 
 
 def items(where: str, value: object, least: int = 1, most: int = _MOST_ITEMS) -> list[Any]:
-    r"""Check that the value is a JSON array with a length from ``least`` to ``most``."""
+    r"""Check that the value is a JSON array of ``least`` to ``most`` items, and return it."""
     if not isinstance(value, list) or not least <= len(value) <= most:
         raise Malformed(where, f"must be a list of {least} to {most} items")
     return value

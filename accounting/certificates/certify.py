@@ -1,7 +1,7 @@
 r"""Write certificates: mechanisms and their guarantees, as text that can be verified independently.
 
-:func:`certify` derives the claims from proven bounds. Each claim is written as two decimals that
-are one unit of the last digit apart and enclose the true value with a margin. The certificate is
+:func:`certify` derives the claims from proven bounds. Without ``evidence``, the two decimals of a
+claim enclose the true value, and are at most one unit of the last digit apart. The certificate is
 checked with ``verify`` before it is returned. The format is described in docs/certificates.md.
 """
 
@@ -166,16 +166,16 @@ def certify(
 
     The certificate claims epsilon at each of ``deltas``, delta at each of ``epsilons``, the Renyi
     divergence at each of ``orders``, and the pure-DP and zCDP parameters if they are known exactly.
-    Each claim has ``digits`` significant digits, or fewer (at least 3) if ``verify`` cannot decide
-    more. At delta = 0 epsilon is the largest loss, which must be finite.
+    Each claim has ``digits`` significant digits, or fewer (at least 3) if the bounds or ``verify``
+    do not determine more. At delta = 0 epsilon is the largest loss, which must be finite.
 
     With ``evidence`` the claims are the bounds that the integer kernel proves, and the certificate
     contains the resolution of the kernel. The lower and the upper end of such a claim may differ by
     more than one unit of the last digit.
 
-    For a list of releases, the guarantee is that of one participant. If all releases are equal and
-    list their participants, this is the participant of the most releases. Otherwise it is someone
-    who takes part in all releases.
+    For a list of releases, the guarantee is that of one participant. If all mechanisms are equal
+    and all participants are listed, this is the participant of the most releases. If not, it is
+    someone who takes part in all releases.
 
     Raises :class:`NotDerived` if only an upper bound is known, a value is infinite, or the
     certificate cannot be verified within the enclosing :func:`deadline` (60 seconds by default);

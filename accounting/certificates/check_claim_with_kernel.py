@@ -2,8 +2,8 @@ r"""Prove or refute the claims of a certificate with the kernel, ``accounting.pr
 
 The kernel rounds privacy losses to a grid. Its resolution is a ``Plan``, which a certificate may
 store as evidence. Floats choose the resolution, which affects only the time and the width of the
-proven bounds. A claim holds if both of its bounds are proven, and fails if one of them is refuted;
-otherwise :func:`proven` raises :class:`Refused`. Proofs: docs/proofs/kernel.md.
+proven bounds. A claim holds if both of its bounds are proven, and fails if a bound is refuted. If
+the kernel does neither, :func:`proven` raises :class:`Refused`. Proofs: docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _mixed(chances: Sequence[float], x: float, c: float) -> float:
 
 
 def ends_of(parts: tuple[Part, ...], claim: Claim, plan: Plan) -> tuple[Fraction, Fraction]:
-    r"""The bounds that the kernel proves on the quantity of ``claim``, for any claimed value."""
+    r"""The bounds that the kernel proves on the quantity of ``claim``, whatever it states."""
     value = _known(parts, claim)
     if value is not None:
         return value, value

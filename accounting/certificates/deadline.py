@@ -33,7 +33,7 @@ _BOUND: ContextVar[_Bound | None] = ContextVar("deadline", default=None)
 
 @contextmanager
 def deadline(seconds: float, watch: Callable[[float], None] | None = None) -> Iterator[None]:
-    r"""Limit all checks in the block to ``seconds``; ``watch`` is called with the elapsed time.
+    r"""Limit all checks in the block to ``seconds``; ``watch`` is called with the elapsed seconds.
 
     >>> with deadline(10):
     ...     tick()

@@ -1,8 +1,8 @@
 r"""Floating-point estimates of claims that the integer kernel cannot prove. They are not proofs.
 
 The kernel rounds privacy losses to a grid, which widens the bounds for many rounds by about 1e-4,
-and it does not bound Renyi divergences. The estimates use the same rounds without a grid. Let L be
-the total privacy loss and M(z) = E[e^(zL)]. Then
+and it proves only rational Renyi divergences. The estimates use the same rounds without a grid. Let
+L be the total privacy loss and M(z) = E[e^(zL)]. Then
 
     delta(epsilon) = (1/2 pi i) integral over Re z = c > 0 of M(z) e^(-z epsilon)/(z (z + 1)) dz,
 
@@ -68,7 +68,7 @@ _Value: TypeAlias = tuple[Any, Any]
 
 
 def estimated(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
-    r"""Whether the estimate agrees with the claim, and a text with the estimate."""
+    r"""Whether the estimate agrees with the claim, and a text; may raise :class:`Refused`."""
     if claim.quantity == "delta":
         return _inside(
             claim, _worst(parts, claim.at, float(claim.unit / max(claim.upper, claim.unit)))

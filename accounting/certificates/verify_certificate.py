@@ -86,7 +86,7 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        r"""Whether every claim was recomputed and holds under the assumptions.
+        r"""Whether every claim holds under the assumptions, and the text has no error.
 
         Claims that are unchecked or not decided in time count as not holding.
         """
@@ -139,7 +139,7 @@ class Allowance:
         self.listed: dict[object, int] = {}
 
     def spend(self, listing: object, values: int) -> None:
-        r"""Count the ``values`` of each list once. Raises :class:`Refused` beyond the limit."""
+        r"""Count ``values`` once for each ``listing``. Raises :class:`Refused` beyond the limit."""
         if listing in self.listed:
             return
         if sum(self.listed.values()) + values > self.most:
@@ -162,9 +162,9 @@ def verify(
     r"""Verify a certificate: its form, its digest, its assumptions, and every claim.
 
     A malformed certificate does not raise an exception; it gives a finding. The kernel tries to
-    prove or refute each claim. If it can do neither, the certificate has no evidence and
-    ``estimates`` is True, the claim is compared with a numerical estimate, which is not a proof.
-    The estimate must determine the claim's last digit.
+    prove or refute each claim. If the kernel can do neither, if the certificate has no evidence,
+    and if ``estimates`` is True, the claim is compared with a numerical estimate, which is not a
+    proof. The estimate must determine the claim's last digit.
 
     ``allowance`` limits the number of values that the kernel computes for all claims together (2^20
     by default); claims beyond the limit are reported as unchecked. The time limit for all claims

@@ -1,9 +1,9 @@
 r"""Check an epsilon for a user who takes part in one of several possible ways.
 
 A document lists the ways, called its parts. Each part states the releases in which the user takes
-part, and their epsilon at each delta. It has either a certificate, which ``verify`` checks, or a
-reason why it has none. The user has the guarantee of the worst part. The caller parses the document
-and makes a :class:`WorstPart` of each part.
+part, and their epsilon at each delta, with a certificate, which ``verify`` checks, or with the
+reason why the part has no certificate. The user has the guarantee of the worst part. The caller
+parses the document and makes a :class:`WorstPart` of each part.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class WorstPart:
     r"""One possible participation of a user: its releases, epsilons, and certificate, if any.
 
     ``scope`` and ``inner`` are the fields ``scope`` and ``parts`` that the certificate must
-    contain. ``claims`` maps each delta to the stated epsilon. ``unchecked`` says why there is no
+    contain. ``claims`` maps each delta to the stated epsilon. ``unchecked`` says why a part has no
     certificate. If the epsilon is assumed rather than derived, ``reason`` says why, and
-    ``assumption`` is the sentence that the certificate must contain; otherwise both are empty. For
-    one run of the protocol ``shuffle`` with ``honest`` honest users, the certificate contains only
-    an epsilon, which :func:`purity` recomputes.
+    ``assumption`` is the sentence that the certificate must contain; otherwise both are empty. If
+    the part is one run of the protocol ``shuffle`` with ``honest`` honest users, the certificate
+    contains only an epsilon, which :func:`purity` recomputes.
     """
 
     scope: Mapping[str, str]
@@ -62,7 +62,7 @@ class WorstPart:
 
 
 def check_certificates(parts: Sequence[WorstPart]) -> None:
-    r"""Parse the certificates of all parts. Raises :class:`Malformed` if one is invalid."""
+    r"""Parse all certificates of ``parts``. Raises :class:`Malformed` if any of them is invalid."""
     for i, part in enumerate(parts):
         try:
             if part.certificate is not None:

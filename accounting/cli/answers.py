@@ -30,7 +30,7 @@ _DIGITS: Final = 9
 
 
 def of_least(what: str, least: Edge | None) -> list[Fact]:
-    r"""Labelled lines for the least noise that a search found, and the next smaller noise."""
+    r"""Labelled lines for ``least``, a result of a search for the least noise; [] for None."""
     if least is None:
         return []
     words = f"the least {what} is" if least.proven else f"this {what} suffices:"
@@ -41,7 +41,7 @@ def of_least(what: str, least: Edge | None) -> list[Fact]:
 
 
 def beyond_fact(name: str, beyond: str, edge: Edge, quantity: str) -> Fact:
-    r"""A labelled line that states whether the value beyond ``edge`` fails, and the bound there."""
+    r"""A labelled line: whether ``beyond``, the riskier value of ``edge``, fails, and its bound."""
     words = "fails" if edge.proven else "is not proven to satisfy the target"
     found = edge.found if edge.found_beyond is None else edge.found_beyond
     return name, f"{beyond} {words}: {quantity} is {between(found)}"
@@ -52,7 +52,7 @@ def write_certificate(
 ) -> list[Fact]:
     r"""Write a certificate of the epsilon at ``delta`` to a file atomically, if a path is given.
 
-    Return a line with its size for a certificate with evidence, and no line otherwise.
+    Return a line with the size of the file if ``evidence`` is True, and no line otherwise.
     """
     if path is None:
         return []
@@ -134,7 +134,7 @@ def computed_by(bound: Bound) -> str:
 
 
 def exact(value: Fraction) -> float | str:
-    r"""The JSON value of a number: a float if it has exactly this value, otherwise exact text.
+    r"""The JSON value of a number: a float whose decimals have this value, or else exact text.
 
     So a delta of 1e-400 does not become 0, and 1/3 does not become the nearest float.
     """

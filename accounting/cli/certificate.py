@@ -1,7 +1,7 @@
 r"""``dpcore certify`` and ``dpcore verify``: write a privacy certificate, and check one.
 
 Another package registers a verifier of its own certificates in the entry-point group
-``dpcore.certificates``, as ``schema = "module:function"``. The function takes the text of a
+``dpcore.certificates``, as ``schema = "module:function"``. The function takes the bytes of a
 certificate, returns a ``Verdict`` and never raises. So ``dpcore verify`` needs no direct import of
 that package. Each schema must have at most one verifier; that of accounting cannot be replaced.
 """
@@ -217,10 +217,10 @@ def _word(verdict: Verdict) -> str:
 
 
 def verdict_of(text: bytes, file: str = "-") -> Verdict:
-    r"""Verify the text of ``file`` with the verifier that is registered for its schema.
+    r"""Verify ``text`` with the verifier registered for its schema; messages name ``file``.
 
     Raises :class:`InvalidParameter` if the text is not a certificate, or if its schema has no
-    verifier, several verifiers or a faulty one.
+    verifier, several verifiers or a faulty one. A text that is too long gives a failing verdict.
     """
     from accounting.certificates.verify_certificate import Verdict, misfit, verify
 

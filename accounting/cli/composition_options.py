@@ -130,7 +130,7 @@ class Releases(Batch):
     def described(self) -> list[tuple[Description, int]]:
         r"""The description of each release, and its number of rounds.
 
-        The default relation is that of the scheme: add-remove for samples, otherwise replace.
+        The default relation is the first one in ``words`` of the :class:`Scheme`.
         """
         from accounting.descriptions.description import Description
         from accounting.descriptions.real_noise import REAL_LAWS
@@ -169,7 +169,6 @@ class Releases(Batch):
         return found
 
     def composed(self) -> Composition:
-        r"""The composition of the releases."""
         from accounting.composition.compose import compose
 
         releases = self.described()

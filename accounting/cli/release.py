@@ -91,7 +91,7 @@ class ReleaseOptions:
     dry_run: bool = flag("Read only the header, and print the noise and the cost.", "--dry-run")
 
     def query(self, queries: Any) -> Any:
-        r"""The query that these options describe; ``queries`` is ``accounting.queries``."""
+        r"""The query that these options describe; ``queries`` is the module of the queries."""
         raise NotImplementedError
 
 

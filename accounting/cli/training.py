@@ -294,7 +294,7 @@ class Training:
 
 
 def over_epochs(run: TrainingRun, delta: Fraction) -> Training:
-    r"""Bound epsilon after each tenth of a run; for Poisson batches, also with dp-accounting."""
+    r"""Bound epsilon after each tenth of a run, if possible also with dp-accounting."""
     from accounting.interop.from_dp_accounting import library
 
     counts = sorted({max(run.rounds * i // _TENTHS, 1) for i in range(1, _TENTHS + 1)})

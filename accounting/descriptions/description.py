@@ -44,8 +44,8 @@ class Description:
     r"""One release: noise added to a query of the units that participate under ``scheme``.
 
     One unit changes the query by up to ``sensitivity``. Neighbours differ in ``group`` units by
-    ``relation``, by default the first relation of the scheme. With sampling, the sensitivity is
-    that of adding a unit, except that with :class:`FixedSize` it is that of replacing a unit.
+    ``relation``, by default the first relation in ``scheme.words``. With sampling, the sensitivity
+    is that of adding a unit, except that with :class:`FixedSize` it is that of replacing a unit.
 
     ``noise`` may also be the local report of each user, shuffled or not. The relation must then be
     replace and the sensitivity 1, and the scope of the report is set to that of the description.
@@ -124,13 +124,12 @@ class Description:
 
     @property
     def scope(self) -> Scope:
-        r"""The scope of the guarantee."""
         relation = cast("Relation", self.relation)
         return Scope(unit=self.unit, relation=relation, group=self.group)
 
     @property
     def added(self) -> Relation:
-        r"""The relation of the sensitivity: add-remove, unless ``scheme.whole`` is True."""
+        r"""The relation of the sensitivity: the scope's if ``scheme.whole``; add-remove if not."""
         return self.scope.relation if self.scheme.whole else _ADDED
 
     @property
@@ -153,7 +152,7 @@ class Description:
 
     @property
     def moved(self) -> Sensitivity:
-        r"""The largest change of the query by the whole group, if all units participate."""
+        r"""The sensitivity of the query to the whole group: ``group`` times ``sensitivity``."""
         return Sensitivity.of(self.sensitivity).times(self.group)
 
     @property
@@ -173,7 +172,7 @@ class Description:
         return " ".join(words)
 
     def to_json(self) -> dict[str, Any]:
-        r"""All fields as JSON. The field ``claim`` depends on the scheme and the relation.
+        r"""All fields as JSON. ``claim`` depends on the noise, scheme, relation and group.
 
         >>> Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/9")).to_json()["claim"]
         'poisson-sampled'

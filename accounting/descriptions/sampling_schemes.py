@@ -90,7 +90,7 @@ class Scheme:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        r"""The parameters for JSON."""
+        r"""The parameters for JSON, with rationals as text."""
         return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
 
 
@@ -163,7 +163,7 @@ class FixedSize(Scheme):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation(Scheme):
-    r"""Each unit independently takes part in ``picks`` random rounds of an epoch of ``rounds``."""
+    r"""Each unit independently takes part in ``picks`` random rounds out of ``rounds`` rounds."""
 
     name: ClassVar[str] = "allocated"
     words: ClassVar[dict[Relation, str]] = {_ADDED: "random-allocation"}
@@ -188,7 +188,7 @@ class Allocation(Scheme):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncatedPoisson(Scheme):
-    r"""Poisson samples of ``examples`` units, reduced at random to at most ``most`` units."""
+    r"""Poisson samples from ``examples`` units, cut at random to at most ``most`` units."""
 
     name: ClassVar[str] = "truncated"
     words: ClassVar[dict[Relation, str]] = {

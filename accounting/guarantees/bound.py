@@ -26,7 +26,7 @@ class Bound(Ordered):
     ``method`` is the way in which the bound was computed, for example "exact", "direct", "contour"
     (a contour integral) or "basic"; ``theorem`` is the theorem used, and ``assumptions`` are the
     unproven assumptions. ``safe`` names the end to report: the upper one for an epsilon or a delta,
-    the lower one for a type II error. ``float(bound)`` and ``f"{bound:.3f}"`` give this value,
+    the lower one for a type II error. ``float(bound)`` and ``f"{bound:.3f}"`` give this end,
     rounded to the safe side. A comparison is decided if it has the same result for all numbers from
     ``lower`` to ``upper``; otherwise it raises :class:`dpcore.Undecided`.
 
@@ -71,7 +71,7 @@ class Bound(Ordered):
 
     @property
     def lower_float(self) -> float | None:
-        r"""The largest float <= ``lower``, or None."""
+        r"""The largest float <= ``lower``; None if ``lower`` is None."""
         return None if self.lower is None else round_down(self.lower)
 
     def __float__(self) -> float:

@@ -1,7 +1,7 @@
 r"""The common interface of all guarantees, for one release or many, derived or stated.
 
-Every method returns a :class:`Bound`. If no theorem gives a bound, it raises :class:`NotDerived`
-and names an alternative. Proofs: docs/proofs/composition.md.
+A method that computes a number returns a :class:`Bound`. If no theorem gives a bound, the method
+raises :class:`NotDerived`, which names an alternative. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Guarantee(ABC):
     ) -> Axes:
         r"""Plot epsilon for ``points`` deltas from 1/2 down to ``least_delta``, with both bounds.
 
-        The plot is drawn on the matplotlib Axes ``ax``, or on a new figure, and its Axes are
+        The plot is drawn on the matplotlib Axes ``ax``, or on a new figure, and the Axes are
         returned. Raises :class:`InvalidParameter` if matplotlib is missing, or if no epsilon is
         finite.
         """

@@ -56,7 +56,7 @@ def draw_curve(axes: Axes, points: Sequence[tuple[float, Bound]]) -> None:
 def plot(
     epsilon: Callable[[Fraction], Bound], axes: Axes | None, least: Fraction, count: int
 ) -> Axes:
-    r"""Plot epsilon against delta on ``axes``, or on a new figure."""
+    r"""Plot delta, on a logarithmic scale, over epsilon on ``axes`` or on a new figure."""
     axes = axes_or_new(axes)
     deltas = deltas_down_to(least, count)
     draw_curve(axes, [(float(delta), epsilon(delta)) for delta in deltas])

@@ -83,7 +83,7 @@ def delta_at_order(divergence: End, order: Fraction, epsilon: Fraction) -> Fract
 def rho_within(epsilon: RationalLike, delta: RationalLike) -> Fraction:
     r"""A rho, rounded down, such that every rho-zCDP mechanism is (epsilon, delta)-DP.
 
-    The rho is the largest one found by a search over the orders of :func:`approx_from_renyi`.
+    The rho is the largest found by a search over the orders of :func:`approx_from_renyi`, or 0.
     """
     most, target = at_least_zero("epsilon", epsilon), rational_in("delta", delta, "(0, 1)")
 
@@ -166,7 +166,10 @@ def _order(place: float) -> Fraction:
 
 
 def response_epsilon(epsilon: Fraction, hidden: Fraction, delta: Fraction) -> Fraction:
-    r"""The least epsilon at ``delta`` that (``epsilon``, ``hidden``)-DP implies, rounded up."""
+    r"""The least epsilon at ``delta`` that (``epsilon``, ``hidden``)-DP implies, rounded up.
+
+    Raises :class:`NotDerived` if ``delta`` is below ``hidden``.
+    """
     # delta = hidden + (1 - hidden)(e^epsilon - e^found)/(1 + e^epsilon), solved for `found`.
     if delta < hidden:
         wanted = f"an epsilon at delta = {delta} from a claim at delta = {hidden}"
@@ -195,7 +198,7 @@ def response_delta(epsilon: Fraction, hidden: Fraction, at: Fraction) -> Fractio
 
 
 def bounded_range_epsilon(length: Fraction, delta: Fraction) -> Fraction:
-    r"""The least epsilon at ``delta`` of a selection whose losses have a range of ``length``."""
+    r"""The epsilon at ``delta`` of selections with losses in a range of ``length``, rounded up."""
     # delta = (1 - e^((found - length)/2))^2/(1 - e^-length), solved for `found`.
     if delta == 1:
         return Fraction(0)
@@ -206,7 +209,7 @@ def bounded_range_epsilon(length: Fraction, delta: Fraction) -> Fraction:
 
 
 def bounded_range_delta(length: Fraction, at: Fraction) -> Fraction:
-    r"""The delta for epsilon = ``at`` of a selection whose losses have a range of ``length``."""
+    r"""The delta at ``at`` of selections with losses in a range of ``length``, rounded up."""
     if at >= length:
         return Fraction(0)
     with precision(_BITS):

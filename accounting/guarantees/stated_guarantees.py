@@ -1,7 +1,7 @@
 r"""Stated guarantees as data: pure DP, zCDP, Renyi DP, (epsilon, delta)-DP, or assumed.
 
-They are also called claims. :func:`accounting.derive_guarantee.guarantee` derives a claim from a
-mechanism, and theorems convert one claim into another. Any other claim is stated as
+They are also called claims. :func:`accounting.derive_guarantee.guarantee` derives guarantees from
+mechanisms, and theorems convert one claim into another. A claim without a proof is stated as
 :class:`Assumed`, with a reason that is never dropped.
 """
 
@@ -286,7 +286,6 @@ class ZCdp(_Stated):
         return Bound(upper=self.rho * at, method=self.word, theorem="the definition")
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""The stated rho."""
         check_width(relative)
         return Bound(upper=self.rho, method=self.word, theorem="the definition")
 

@@ -2,7 +2,7 @@ r"""Read events of dp-accounting, as plain data or JSON, and convert them to gua
 
 Parsing JSON does not need the library. The fields are those of the library, e.g. ``{"class_name":
 "GaussianDpEvent", "noise_multiplier": 1.1}``. The class name may omit the suffix ``DpEvent``. Its
-key may also be ``event``, unless this is the key of an inner event. Proofs:
+key may also be ``name``, ``type``, or ``event`` if the value of ``event`` is text. Proofs:
 docs/proofs/composition.md.
 """
 
@@ -88,7 +88,7 @@ class MissingExtra(DpcoreError):
 
 
 def library(name: str = "dp_accounting") -> Any:
-    r"""The dp-accounting module, imported on first use."""
+    r"""Import the module ``name`` of dp-accounting; raises :class:`MissingExtra` without it."""
     try:
         return import_module(name)
     except ImportError as missing:
@@ -199,7 +199,8 @@ def from_dp_event(event: Any, scope: Scope = _ADD_REMOVE) -> Composition:
     - Randomised response becomes the curve of a local report.
     - A ``ZCDpEvent`` becomes an :class:`Assumed` claim.
 
-    ``assumptions`` of the composition lists all assumptions.
+    ``assumptions`` of the composition lists all assumptions. Raises :class:`NotDerived` if dpcore
+    has no guarantee for the event.
     """
     one = InScope().read("scope", scope)
     return _read(event_of(event), one)
@@ -369,7 +370,7 @@ def _sampled(event: Event, scope: Scope) -> Guarantee:
 
 
 def reveals_all(total: Composition) -> bool:
-    r"""Whether one of the composed claims has delta = 1, so that all data may be revealed."""
+    r"""Whether a part of ``total`` is a claim with delta = 1, so that all data may be revealed."""
     return any(isinstance(part, Approx) and part.stated_delta == 1 for part, _ in total.parts)
 
 

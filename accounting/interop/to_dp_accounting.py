@@ -63,7 +63,7 @@ _NEAR: Final = 2.0**-64
 
 
 def assumes(source: Guarantee) -> bool:
-    r"""Whether ``source`` is assumed, or has assumptions that its composed guarantees lack."""
+    r"""Whether ``source`` is :class:`Assumed`, or has assumptions that its parts do not imply."""
     if isinstance(source, Composition):
         return source.assumptions != compose(*source.parts).assumptions
     return isinstance(source, Assumed)
@@ -86,7 +86,7 @@ def to_dp_event(source: Guarantee) -> Any:
       rate is a float become events of the same structure.
 
     A randomised response event is never created: the PLD accountant of version 0.6 charges many
-    rounds of such an event as one round.
+    rounds of such an event as one round. Raises :class:`NotDerived` if no such event exists.
     """
     dp = library("dp_accounting.dp_event")
     if assumes(source):
@@ -198,7 +198,7 @@ def to_pld(source: Guarantee, *, interval: RationalLike = "1e-4") -> Any:
 
     Its losses are multiples of ``interval``, as dp-accounting requires for composition. Each
     outcome is split into two outcomes at the adjacent multiples, so that its probability is
-    unchanged under both datasets. Merging the two again is post-processing, so the split
+    unchanged under both datasets. Merging the two outcomes is post-processing, so the split
     distribution dominates the original one. Every mass is rounded up. So the delta of one round is
     at least the exact delta at every epsilon, even after dp-accounting rounds its sums. Several
     rounds are composed by dp-accounting, whose transform has an error of about 1e-16 in either
@@ -307,7 +307,7 @@ def accountant(neighboring_relation: Any = None) -> Any:
     r"""A ``PrivacyAccountant`` of dp-accounting whose numbers are proven upper bounds.
 
     It has the methods supports, compose, get_epsilon, get_delta and ledger of the library; events
-    are interpreted as in :func:`from_dp_event`. ``assumptions`` lists its assumptions. The relation
+    are interpreted as in :func:`from_dp_event`. ``assumptions`` lists all assumptions. The relation
     is ADD_OR_REMOVE_ONE (by default) or REPLACE_ONE.
     """
     relations = library().NeighboringRelation

@@ -89,7 +89,6 @@ class Entry(NamedTuple):
     """The value drawn with the charge, as JSON."""
 
     def receipt(self, *, repeated: bool) -> Receipt:
-        r"""The receipt of this charge."""
         return Receipt(
             batch=self.charge.batch,
             number=self.charge.number,
@@ -105,7 +104,7 @@ class Book:
     r"""The privacy filter of a ledger, and the statements that read and write its tables.
 
     ``renews`` is the period of the budget, or None for one budget for all time. ``identity`` is a
-    string that identifies the ledger; by default it is new.
+    string that identifies the ledger, by default a new random one.
     """
 
     def __init__(
@@ -201,7 +200,7 @@ class Book:
         return made
 
     def value(self, connection: Connection, charge: Charge) -> str | None:
-        r"""The value that was released with ``charge``, as JSON; None if there was none.
+        r"""The value released with ``charge``, as JSON; None if ``charge`` released no value.
 
         Raises :class:`LedgerDamaged` if the value was edited or deleted.
         """
@@ -239,7 +238,7 @@ class Book:
     def accounts(
         self, connection: Connection, head: Head, names: Sequence[str]
     ) -> tuple[dict[str, Account], frozenset[str]]:
-        r"""The accounts of ``names`` in this period, and the names whose rows were edited."""
+        r"""The accounts of the ``names`` charged in this period, and the names with edited rows."""
         found: dict[str, Account] = {}
         known: dict[tuple[int, ...], Account] = {}
         damaged: list[str] = []
@@ -269,7 +268,6 @@ class Book:
         return LedgerDamaged(f"user {user!r}", _MISMATCH)
 
     def count(self, connection: Connection, table: Table) -> int:
-        r"""The number of rows of a table."""
         return connection.execute(select(func.count()).select_from(table)).scalar_one()
 
     # -- deciding -----------------------------------------------------------------------------
@@ -297,7 +295,7 @@ class Book:
             accounts[name] = after[before]
 
     def left(self, accounts: dict[str, Account], user: str, head: Head) -> str:
-        r"""The remaining budget of a user, as text."""
+        r"""The remaining budget of a user as text, rounded down."""
         kept = self.filter.remaining(accounts.get(user, self.untouched).totals)
         text = self.filter.format(kept, down)
         return f"{text} in {max(head.period, head.today)}" if self.renews else text
@@ -339,7 +337,7 @@ class Book:
         put(connection, self.tables.users, rows)
 
     def remark(self, connection: Connection) -> None:
-        r"""Store a new ``identity`` of the ledger, on which the checksums of all users depend."""
+        r"""Store ``identity``, and recompute the checksums of all users, which depend on it."""
         rows = connection.execute(select(self.tables.users)).all()
         accounts = {name: Account.of(tuple(totals), n) for name, *totals, n, _ in rows}
         self._add_up(connection, accounts, accounts)
@@ -368,8 +366,9 @@ def charged(
 ) -> list[Charged]:
     r"""Charge the requests one after the other, and return the outcome of each.
 
-    The outcome of a request that cannot be charged is its error, which does not affect the other
-    requests. If the ledger is inconsistent, an error is raised and nobody is charged.
+    The outcome of a request that cannot be charged, e.g. because the row of a user was edited, is
+    its error, which does not affect the other requests. If the last charge or the budget was
+    edited, :class:`LedgerDamaged` is raised and nobody is charged.
     """
     start = head = book.head(connection, lock=True)
     made = book.found(connection, [request.batch for request in requests])
@@ -420,7 +419,7 @@ def charged(
 
 
 def text_of(value: object) -> str:
-    r"""The JSON text stored for a drawn value; raises the error of ``json`` if there is none."""
+    r"""The JSON text of a drawn value; raises the error of ``json`` if JSON cannot express it."""
     return canonical(value.tolist() if isinstance(value, np.ndarray) else value)
 
 

@@ -67,7 +67,7 @@ class Request:
 
     @classmethod
     def of(cls, release: Request | Release, rows_per_user: int | None = None) -> Request:
-        r"""The request to charge the participants of ``release``, which may itself be a request."""
+        r"""The request to charge the participants of ``release``; returns a Request unchanged."""
         if isinstance(release, Request):
             return release
         if not isinstance(release, Release):
@@ -133,7 +133,7 @@ class CheckedRequest:
 
 
 def sorted_names(users: object) -> tuple[str, ...]:
-    r"""The valid and distinct names in ``users``, sorted by code point."""
+    r"""Check that the names in ``users`` are valid and distinct, and sort them by code point."""
     if isinstance(users, (str, bytes)) or not isinstance(users, Iterable):
         raise InvalidParameter("users", users, "must be a collection of names, e.g. a list")
     names = [*users]

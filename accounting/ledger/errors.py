@@ -129,7 +129,7 @@ class _Located(DpcoreError):
 
 
 class LedgerDamaged(_Located):
-    r"""The ledger is inconsistent at ``where``, and accepts no further charge.
+    r"""The ledger is inconsistent at ``where``; a charge that depends on this place is refused.
 
     >>> raise LedgerDamaged("charge 3", "was edited: its digest does not match")
     Traceback (most recent call last):
@@ -141,7 +141,7 @@ class LedgerDamaged(_Located):
 
 
 class LedgerUnavailable(_Located):
-    r"""The database cannot be used: it is missing, full, locked, or unreachable.
+    r"""The database cannot be used, e.g. because it is missing, full, locked, moved or unreachable.
 
     Acknowledged charges are kept. A charge that failed with this error was made either completely
     or not at all. So charge again with the same batch, which is charged only once.

@@ -53,8 +53,8 @@ class Queue:
     r"""A queue in a file, through which concurrent charges to an SQLite file share transactions.
 
     The file ``<name>-queue`` is locked by the leader, and requests are appended to it as lines. A
-    leader records in the file which lines it takes before its transaction, and their outcomes after
-    it.
+    leader records in the file, before its transaction, which lines it takes, and after it the
+    outcomes of the requests in these lines.
 
     If a leader is killed, its lock is released. If it took a request and recorded no outcome, the
     process that made the request executes it. If the batch is already charged then, the outcome is

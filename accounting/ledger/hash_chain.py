@@ -14,7 +14,7 @@ The tables are the same on SQLite and PostgreSQL.
 - ``ledger_users`` contains the sums over the history for each user, so that a charge need not read
   the history. Each row has a checksum of its content.
 
-Names are looked up in arrays, so a million names take a few statements. Proofs:
+Names are looked up in arrays, so a million names take 20 statements. Proofs:
 docs/proofs/ledger.md.
 """
 
@@ -72,7 +72,7 @@ def canonical(value: object) -> str:
 
 
 def names_digest(names: Iterable[str]) -> str:
-    r"""The SHA-256 of the sorted ``names``, each followed by a newline."""
+    r"""The SHA-256 of ``names``, which must be sorted, each followed by a newline."""
     digest, rest = hashlib.sha256(), iter(names)
     while some := [*islice(rest, _ROWS)]:
         digest.update("\n".join([*some, ""]).encode("utf-8", "surrogatepass"))
@@ -104,7 +104,6 @@ class Account(NamedTuple):
 
     @classmethod
     def of(cls, totals: tuple[int, ...], assumed: int = 0) -> Self:
-        r"""The account with these spent amounts."""
         return cls(totals, assumed, "\n".join(map(str, (*totals, assumed))))
 
     def row(self, identity: str, name: str) -> tuple[object, ...]:
@@ -175,7 +174,7 @@ class Charge:
 
     @property
     def released(self) -> str | None:
-        r"""The digest of the value that was released with this charge, or None."""
+        r"""The digest of the value released with this charge; None if it released no value."""
         return self.guarantee.get(RELEASED)
 
     @property
@@ -312,7 +311,7 @@ def those(
 def put(connection: Connection, table: Table, rows: Sequence[tuple[object, ...]]) -> None:
     r"""Insert rows, with cells in column order, into ``table``.
 
-    A row for a user in the table of users replaces the existing row.
+    In the table of users, the new row for a user replaces the existing row.
     """
     driver: Any = connection.connection.driver_connection
     statement = _insert(table, connection.dialect.name)

@@ -125,7 +125,7 @@ class Ledger:
         If ``budget`` is given without ``renews``, the ledger must be one whose budget never renews.
 
         Raises :class:`LedgerUnavailable` if there is no ledger, :class:`LedgerDamaged` if its
-        filter cannot be read, and :class:`InvalidParameter` if the budget differs.
+        filter cannot be read, and :class:`InvalidParameter` if ``budget`` or ``renews`` differs.
         """
         budget = None if budget is None else _read(budget)
         with ExitStack() as undo:
@@ -180,7 +180,7 @@ class Ledger:
         r"""The guarantee to each user for ``periods`` periods, a number fixed in advance.
 
         It is the adaptive composition of ``periods`` budgets: the limits of the filter's counters
-        (epsilon, or rho, or for an (epsilon, delta) budget rho and delta) are multiplied by
+        (e.g. epsilon, or rho and delta for an (epsilon, delta) budget) are multiplied by
         ``periods``.
         """
         return self.filter.together(integer("periods", periods, at_least=1))
@@ -343,8 +343,8 @@ class Ledger:
         Threads that charge one ledger concurrently, and processes that charge one file, share
         writes automatically.
 
-        Raises an error, and charges nobody, if an argument of a request is invalid or the ledger is
-        inconsistent.
+        Raises an error, and charges nobody, if an argument of a request is invalid, or if the last
+        charge or the budget was edited.
         """
         checked = [
             CheckedRequest.of(each, *self._cost(each.guarantee, each.rows_per_user))

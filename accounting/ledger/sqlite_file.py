@@ -9,7 +9,7 @@ ledger and its folder.
 SQLite also records the locks of a file in the memory of the process. After a fork, the child has a
 copy of this record but not the locks. If the child writes to the file, even through a connection of
 its own, its data are lost when the parent closes the file. So every idle connection is closed
-before a fork. A connection in a transaction cannot be closed; then the child must not use the file.
+before a fork. A connection in a transaction cannot be closed, so the child must not use its file.
 Write transactions, which exclude other writers, are in ``transactions_and_locks``. Proofs:
 docs/proofs/ledger.md.
 """
@@ -49,7 +49,7 @@ HOMELESS: Final = (
 def identity(path: Path, where: str) -> tuple[int, int] | None:
     r"""The device number and inode number of the file, or None if there is no file.
 
-    Raises :class:`LedgerUnavailable` if the path is not a regular file, or has two hard links.
+    Raises :class:`LedgerUnavailable` if the path is not a regular file, or has several hard links.
     """
     try:
         found = path.stat()
@@ -100,7 +100,7 @@ def _read(path: str) -> bytes:
 
 
 def home_of(path: Path) -> str:
-    r"""The identity of the ledger that was created or adopted at ``path``; "" if there is none.
+    r"""The identity of the ledger created or adopted at ``path``; "" if no ledger was.
 
     ``path`` must not contain symbolic links. The folder is identified by its inode number, which is
     constant. Device numbers are not compared, since they may change when a machine restarts.
@@ -134,7 +134,7 @@ def bring_to_disk(path: Path, how: int = os.O_RDONLY) -> None:
 
 
 def made_private(path: Path) -> None:
-    r"""Create an empty file at ``path`` that only its owner can access, if there is none.
+    r"""Create an empty file at ``path`` if none exists, and make an empty file private.
 
     SQLite itself would create a file that others can read. Its log and index have the mode of the
     file. A non-empty file keeps the mode that its owner gave it. ``path`` must not contain symbolic
@@ -192,7 +192,6 @@ class FileConnection(sqlite3.Connection):
             _OPEN.add(self)
 
     def is_open(self) -> bool:
-        r"""Whether the connection is open."""
         try:
             return self.total_changes >= 0
         except sqlite3.ProgrammingError:

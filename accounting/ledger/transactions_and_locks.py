@@ -55,7 +55,7 @@ _WAIT: Final = "wait for it to finish"
 
 
 def address_of(url: object) -> URL:
-    r"""Parse a path or a URL."""
+    r"""Parse the path of an SQLite file, or the URL of an SQLite or PostgreSQL database."""
     if isinstance(url, os.PathLike):
         url = os.fspath(url)
     if not isinstance(url, str):
@@ -123,7 +123,7 @@ class Store:
         return _PATIENCE
 
     def mode(self) -> int:
-        r"""The permissions of the SQLite file."""
+        r"""The ``st_mode`` of the SQLite file."""
         return self._path.stat().st_mode
 
     @contextmanager
@@ -131,7 +131,7 @@ class Store:
         r"""A context with a write transaction that excludes other writers, durable when it ends.
 
         On SQLite the transaction takes the write lock when it begins. On PostgreSQL the caller's
-        first statement locks the only row of ``ledger``; each later statement sees all data
+        first statement must lock the only row of ``ledger``; each later statement sees all data
         committed before it starts. With ``create``, the tables or the file need not exist yet.
         """
         if create and self.is_file:
@@ -196,7 +196,6 @@ class Store:
         return LedgerUnavailable(self.where, f"{reason} twice")
 
     def close(self) -> None:
-        r"""Close the connections."""
         self._engine.dispose()
         self.file = None
 

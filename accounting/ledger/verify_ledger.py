@@ -62,7 +62,7 @@ class Damage(NamedTuple):
 def damages(
     connection: Connection, book: Book, acknowledged: Collection[tuple[int, str]]
 ) -> Iterator[Damage]:
-    r"""All inconsistencies of a ledger, from one consistent read of the whole database.
+    r"""All inconsistencies of a ledger, found by reading the whole database.
 
     ``book`` describes the ledger as it was opened. ``acknowledged`` are the numbers and digests of
     the charges for which there are receipts.

@@ -29,7 +29,7 @@ _MEASURED: Final = (
 
 
 def plan_lines(plan: Plan) -> list[str]:
-    r"""The plan as lines of text, each with one property; the guarantee comes first."""
+    r"""The plan as lines of text: the target, the guarantee, and then the parameters."""
     target = f"epsilon = {plan.epsilon}, delta = {write_rational(plan.delta)}"
     kept = "meets the target" if plan.meets else "NOT certified to meet the target"
     facts = [
@@ -43,7 +43,7 @@ def plan_lines(plan: Plan) -> list[str]:
 
 
 def simulation_lines(result: Simulation) -> list[str]:
-    r"""The plan in short form, the simulated errors, and the guarantee after the dropouts."""
+    r"""Lines of text: the simulated errors, and the guarantee before and after the dropouts."""
     plan, kept = result.plan, _whole(result.plan, result.kept, result.honest)
     stayed = f"{result.present} users stayed"
     stayed += f", {result.honest} of them honest" if result.honest < result.present else ""

@@ -2,7 +2,7 @@ r"""Parameters of protocols as published in three papers, for ``parameters="pape
 
 The papers are Chowdhury and Zhou (2023, Theorems 1 to 5), Tenenbaum and others (2021, Algorithm 3)
 and Li, Zhou and Ji (2022, Algorithm 2). Guarantees do not use these formulas; they are derived from
-the exact laws. Integers are exact, without floating-point rounding. Real parameters are enclosures.
+the exact laws. Integers and rationals are exact. Irrational parameters are enclosed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dpcore.protocols.noisy_sums import AggregatedSum, CentralSum, ShuffledPure
 from dpcore.spec_syntax import check_word
 
 WIDTH_BITS: Final = 64
-"""The relative width of enclosures of irrational parameters."""
+"""Enclosures of irrational parameters have a relative width of at most 2^-WIDTH_BITS."""
 
 _ROUNDED: Final = 1 << 64
 
@@ -80,7 +80,8 @@ def paper_sum(
 ) -> AggregatedSum | CentralSum | ShuffledPure:
     r"""The protocol ``instance`` of Chowdhury and Zhou (2023) with its published parameters.
 
-    For "shuffled-pure" they are corrected, see :func:`cz_shuffled`.
+    For "shuffled-pure" they are corrected, see :func:`cz_shuffled`. Raises
+    :class:`InvalidParameter` for "local", because the paper leaves a constant unspecified.
     """
     match instance:
         case "renyi":
@@ -185,7 +186,7 @@ def _scaled(users: int, epsilon: RationalLike, scaling: RationalLike) -> tuple[i
 
 
 def tkms_threshold(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
-    r"""The constant tau = 96 ln(2/delta)/epsilon^2 of :func:`tkms_bits`, for epsilon in (0, 1)."""
+    r"""The constant tau = 96 ln(2/delta)/epsilon^2 of :func:`tkms_bits`, stated for epsilon < 1."""
     return narrow(_tkms_tau(epsilon, delta), WIDTH_BITS)
 
 
@@ -251,7 +252,7 @@ def epsilon_of(value: object) -> Fraction:
 
 
 def log_of(value: Fraction) -> Callable[[], arb]:
-    r"""A function that computes ln(value) at the precision in force at each call."""
+    r"""A function that computes ln(value), at each call at the precision then in force."""
     return lambda: ball(value).log()
 
 

@@ -107,7 +107,7 @@ class Plan:
 
 
 def protocol_guarantee(protocol: Protocol, honest: int) -> Guarantee:
-    r"""The guarantee of a protocol for one contribution, if ``honest`` users do not drop out.
+    r"""The guarantee for one contribution, if ``honest`` users are honest and do not drop out.
 
     For :class:`ShuffledPure` it covers only the sum, although the server sees more messages.
 
@@ -280,7 +280,8 @@ def user_noise(instance: str, parameter: Fraction, users: int) -> Noise:
     r"""The noise that each user adds in the protocol ``instance``, or the analyzer in "central".
 
     ``parameter`` is the variance of Skellam noise in "renyi", the sigma^2 of discrete Gaussian
-    noise in "concentrated", and the scale of discrete Laplace noise in all other instances.
+    noise in "concentrated", and in all other instances the scale of discrete Laplace noise, of
+    which each user adds a share in "pure" and "shuffled-pure".
     """
     match instance:
         case "renyi":

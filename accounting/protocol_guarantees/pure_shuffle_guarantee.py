@@ -15,7 +15,7 @@ Let h be the number of honest users and t any number. It suffices that
 - V^(h-t) f >= 0, for fewer covers. Let G be V without the noise 0. If G^b f >= 0 for some b,
   the condition on V^(h-t) f needs to be checked only near the centre.
 
-Each of the three conditions gives an enclosure of the least e^eps for which it holds. It is the
+Each of the three conditions gives an enclosure of the least e^eps for which it holds, namely the
 largest ratio (A + tau K)/(a + tau K) over all outputs: A and a are the largest and the least mass
 of the noise over all values x, and K is the mass of covers. Proofs: docs/proofs/shuffle.md.
 """
@@ -63,7 +63,7 @@ class CertifiedShuffle(PureBound):
 
 
 def certified_shuffle(protocol: PureShuffle, honest: int) -> CertifiedShuffle:
-    r"""The guarantee epsilon = g/scale. Raises :class:`NotDerived` unless it is certified.
+    r"""The guarantee epsilon = g/scale; raises :class:`NotDerived` if it cannot be certified.
 
     Here g is the precision of the protocol, and the scale is that of its noise.
     """

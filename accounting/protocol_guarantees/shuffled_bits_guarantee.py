@@ -95,7 +95,7 @@ def least_probability(
     r"""Find a probability j/``grid`` <= 1/2 at which noise bits meet the target (epsilon, delta).
 
     Each of the ``trials`` noise bits is 1 with this probability. The probability (j - 1)/``grid``
-    does not meet the target. The search is a bisection.
+    does not meet the target. Raises :class:`InvalidParameter` if fair bits do not meet the target.
     """
     e, d = _target(epsilon, delta)
     steps = integer("grid", grid, at_least=2)

@@ -88,8 +88,8 @@ def simulate(
 
     With ``aggregation="ideal"`` the noise of the sum is one draw; with ``"ideal-per-user"`` every
     user draws noise. ``"masked"`` runs masked secure aggregation. ``"masked-neighbours"`` runs it
-    with the smallest neighbourhoods that suffice for these dropouts, if all other users beyond the
-    honest ones of the plan collude. Protocols of bits use a shuffler.
+    with the smallest neighbourhoods that suffice if all users collude who neither drop out nor are
+    among the honest users of the plan. Shuffle protocols accept only ``"ideal"``.
     """
     users = plan.protocol.users
     gone, runs = integer("dropouts", dropouts, at_least=0), integer("runs", runs, at_least=1)

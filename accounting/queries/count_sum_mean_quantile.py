@@ -76,8 +76,8 @@ class Target:
     >>> Target(epsilon="1/2").text
     'epsilon=1/2'
 
-    Raises :class:`InvalidParameter` unless exactly one of epsilon and rho is given, and is
-    positive.
+    Raises :class:`InvalidParameter` unless exactly one of epsilon and rho is given and is positive,
+    and delta is in [0, 1).
     """
 
     epsilon: RationalLike | None = None
@@ -116,8 +116,8 @@ class Moves(NamedTuple):
 class Answer(NamedTuple):
     r"""An answer with its value, standard error and confidence interval.
 
-    ``value`` is a number, text, or a mapping of keys to numbers. ``standard_error`` or ``interval``
-    is None if it would depend on data that was not released. ``note`` states the errors that the
+    ``value`` is a number, a list of keys, or a mapping from text to numbers. ``standard_error`` or
+    ``interval`` is None if it would depend on unreleased data. ``note`` states the errors that the
     interval does not cover, except that some rows may not be counted.
     """
 
@@ -215,7 +215,7 @@ def _calibrated(moves: Sensitivity, squared: int, target: Target) -> DiscreteGau
 
 
 def spread(noise: Noise, confidence: Fraction) -> tuple[float, int]:
-    r"""The standard error of noise X, and an exact t such that P(|X| <= t) >= confidence."""
+    r"""The standard error of noise X, rounded up, and a t such that P(|X| <= t) >= confidence."""
     variance = noise.variance
     exact = variance if isinstance(variance, Fraction) else Fraction(variance.upper)
     reach = noise.quantile(1 - (1 - confidence) / 2)
@@ -280,7 +280,7 @@ class Clipped(Query):
         return self.step
 
     def steps(self, table: Table, scope: TableScope, rng: Rng) -> Iterator[Integers]:
-        r"""The values of the counted rows, in steps, as one array for each part of the table."""
+        r"""Arrays with the values of the counted rows in steps, each for all rows of some users."""
         return table.steps(scope, self.column, self.ends, self.step, rng)
 
 
@@ -317,8 +317,8 @@ class Mean(Clipped, Additive):
     r"""The mean of a column, from a noisy sum around the centre and a noisy count in one release.
 
     Let c be the centre of the range and h its half width. For the n values x of the counted rows,
-    the release is the pair (sum of x - c, h n), in steps. The factor h gives both components noise
-    of the same size. The choice of the counted rows affects the mean.
+    the release is the pair (sum of x - c, h n), in steps. The factor h gives both components the
+    same sensitivity. The choice of the counted rows affects the mean.
     """
 
     name: ClassVar[str] = "mean"
@@ -326,7 +326,7 @@ class Mean(Clipped, Additive):
 
     @property
     def centre(self) -> tuple[int, int]:
-        r"""The centre and half width of the range, in steps."""
+        r"""The centre of the range, rounded down, and the half width, rounded up, in steps."""
         low, high = self.ends
         centre = (low + high) // 2
         return centre, high - centre
@@ -373,8 +373,8 @@ class Histogram(Additive):
     r"""The number of rows per key, for given ``keys`` or for keys found by a noisy threshold.
 
     Rows with other keys, or without a key, are ignored. If keys are given, the answer contains a
-    number for each of them, in the given order, even if no row has the key. Otherwise a key is
-    released if its noisy count reaches a threshold, which requires a delta.
+    number for each of them, in the given order, even if no row has the key. Without ``keys``, a
+    key is released if its noisy count reaches a threshold, which requires a delta.
     """
 
     name: ClassVar[str] = "histogram"

@@ -1,6 +1,6 @@
 r"""Release the answer of a query, or of several in a session with one budget.
 
-If a ledger is given, a release is charged to its users, and its answer is stored with the charge.
+With a ledger, a release is charged to the users, and the answer is stored with the charge.
 Every printed number follows from the released integers, the query and the mechanism. The target
 guarantee, the mechanism and the users' budgets are checked before any queried column is read.
 
@@ -63,10 +63,10 @@ _SUCH: Final[dict[type, str]] = {
 class Released:
     r"""A released answer with its guarantee; ``value`` is None if it was only planned.
 
-    With probability at least ``confidence`` under the exact law of the noise, ``interval`` contains
-    the query's answer on the clipped and rounded data, as described in ``note``. ``receipt`` is the
-    receipt of the ledger, or None without a ledger. ``private`` is False if the noise came from a
-    seed.
+    Each interval contains the query's answer on the clipped and rounded data with probability at
+    least ``confidence`` under the exact law of the noise, apart from the errors in ``note``.
+    ``receipt`` is the receipt of the ledger, or None without a ledger. ``private`` is False if the
+    noise came from a seed.
     """
 
     query: Query
@@ -80,17 +80,16 @@ class Released:
 
     @property
     def value(self) -> Any:
-        r"""The released answer."""
         return self.answer.value
 
     @property
     def standard_error(self) -> float | None:
-        r"""The standard error of the noise, rounded up, or None if it depends on the data."""
+        r"""The standard error due to the noise; None if it would depend on unreleased data."""
         return self.answer.standard_error
 
     @property
     def interval(self) -> Any:
-        r"""The confidence interval, or a mapping from keys to intervals, or None."""
+        r"""The confidence interval, or a mapping from keys to intervals; None if unknown."""
         return self.answer.interval
 
     @property
@@ -341,8 +340,8 @@ class Session:
         ``batch`` names the release in the ledger, and must be given if the session has a ledger. An
         answer that the ledger has already stored under this name costs nothing.
 
-        Raises :class:`BudgetExhausted` if the cost exceeds the remaining budget; in this case no
-        data are read.
+        Raises :class:`BudgetExhausted` if the cost exceeds the remaining budget of the session,
+        before any data are read, or that of a user in the ledger, as in :func:`release`.
         """
         target = Target(epsilon=epsilon, rho=rho, delta=delta)
         if self._ledger is not None and batch is None:
@@ -384,7 +383,7 @@ class Session:
 
     @property
     def spent(self) -> Word:
-        r"""The guarantee of the answers so far, if the noise of each was chosen beforehand."""
+        r"""The guarantee of the answers so far, if all noise was chosen beforehand."""
         return self._filter.spent(self._total)
 
     @property
@@ -395,7 +394,7 @@ class Session:
     def odometer(self, slack: RationalLike | None = None) -> AtAllTimes:
         r"""A bound on the privacy spent so far that holds at all times; see :class:`Odometer`.
 
-        ``slack`` is the delta of the bound, in (0, 1); a pure budget needs no slack.
+        ``slack`` in (0, 1) is a part of the delta of the bound; it must be None for a pure budget.
         """
         return Odometer(filter=self._filter, slack=slack).read(self._total)
 

@@ -63,7 +63,6 @@ class TableScope:
 
     @property
     def scope(self) -> Scope:
-        r"""The scope of the table's guarantees."""
         return Scope(unit=Unit.USER, relation=self.relation)
 
 
@@ -202,7 +201,7 @@ class Table:
         r"""The values of the counted rows, in steps: clipped to ``ends`` and rounded to a step.
 
         Each item of the iterator contains the values of all rows of some of the users. A number
-        halfway between two steps, up to float precision, is rounded to one of them,
+        halfway between two steps, up to float precision, is rounded to one of the two,
         deterministically. Raises :class:`InvalidParameter` if a value is missing, non-numeric or
         not finite; the message names the row.
         """
