@@ -48,10 +48,10 @@ r"""If outputs have more columns than this, differences, lowest bits and remaind
 class Column:
     r"""A property of outputs that a learner reads, such as a value or a remainder.
 
-    ``what`` is the kind of property. It is computed from the column of the outputs' :class:`Table`
-    with index ``place`` and path ``path``. ``value`` is the flag to count, or the step of a
-    remainder. ``labels`` contains the repeated labels of the column, each with its code in the
-    :class:`Schema`.
+    ``what`` is the kind of property. A property of single values is computed from the column of the
+    outputs' :class:`Table` with index ``place`` and path ``path``. ``value`` is the flag to count,
+    or the step of a remainder. ``labels`` contains the repeated labels of the column, each with its
+    code in the :class:`Schema`.
     """
 
     what: str
@@ -173,7 +173,7 @@ def _coded(numbers: Floats) -> tuple[Floats, Codes]:
 
 
 def learn_reader(table: Table, schema: Schema) -> Reader:
-    r"""Choose the columns to read: those that vary in the training outputs ``table``."""
+    r"""Choose the flags, and the columns to read, from the training outputs ``table``."""
     width = table.width
     some = table.rows(slice(max(0, len(table) - _LOOKED_AT), None))
     known = some.known()
@@ -291,7 +291,7 @@ def cell_places(cuts: Floats, numbers: Floats, codes: Codes, cells: int) -> Plac
 
 
 def cell_counts(cells: int, places: Places, groups: NDArray[Any], many: int) -> Floats:
-    r"""The number of runs in each cell, as an array of shape (``many``, ``cells``)."""
+    r"""How many runs of each of ``many`` groups are in each cell: shape (``many``, ``cells``)."""
     flat = np.bincount(places + cells * groups.astype(np.int64), minlength=many * cells)
     return flat.reshape(many, cells).astype(np.float64)
 
@@ -384,8 +384,8 @@ _NATS: Final = 7.0
 def step_of(numbers: Sequence[float] | NDArray[np.floating[Any]]) -> float | None:
     r"""The largest step such that at least a third of the numbers differ by multiples of it.
 
-    Returns None if there is no such step. If all numbers lie on a grid, its multiples can be such
-    steps by chance. Therefore a multiple is accepted only if significantly more numbers differ by
+    Returns None if no step was found. If all numbers lie on a grid, its multiples can be such steps
+    by chance. Therefore a multiple is accepted only if significantly more numbers differ by
     multiples of it than expected by chance.
     """
     x = np.asarray(numbers, dtype=np.float64)

@@ -354,8 +354,9 @@ def most_extreme(
 ) -> tuple[int, float]:
     r"""Find the least probable of several counts.
 
-    Returns its index, and a p-value for all counts together (Bonferroni). Under the law, each count
-    is binomial, with ``draws`` trials and a probability between ``lower`` and ``upper``.
+    Returns the index of this count, and a p-value for all counts together (Bonferroni). Under the
+    law, each count is binomial, with ``draws`` trials and a probability between ``lower`` and
+    ``upper``.
     """
     # Upper bounds on both tails: the lower tail is largest for the lower probability, the upper
     # tail for the upper probability. The p-value has a Bonferroni correction over all counts.
