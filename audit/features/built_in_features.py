@@ -87,10 +87,7 @@ class Map:
 
 
 def is_unread(label: str, feature: str) -> bool:
-    r"""Whether a value means that the feature does not apply to the output.
-
-    ``label`` is the identity of the value (:func:`audit.outputs.identity.identity`).
-    """
+    r"""Whether a value with the identity ``label`` means that the feature does not apply."""
     return label.startswith(f"'no {feature.rpartition('+')[2]}: ")
 
 

@@ -361,10 +361,7 @@ class Parts:
 
 
 def rounded(scores: Floats, unit: float) -> Floats:
-    r"""Round scores to multiples of ``unit``, and clip them so that their squares are finite.
-
-    Scores are not rounded if ``unit`` is 0.
-    """
+    r"""Clip scores so that their squares are finite; round to multiples of ``unit`` if not 0."""
     bounded: Floats = np.clip(scores, -_LARGEST, _LARGEST)
     return np.rint(bounded / unit) * unit + 0.0 if unit else bounded
 
@@ -533,10 +530,7 @@ def _joint(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretches:
-    r"""A matrix, with one row per run, that is computed in slices of rows to save memory.
-
-    ``rows(part)`` returns the rows in the slice ``part``.
-    """
+    r"""A matrix with one row per run; ``rows(part)`` computes a slice of rows, to save memory."""
 
     runs: int
     width: int

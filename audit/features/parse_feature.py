@@ -338,10 +338,7 @@ def default_family(outputs: Outputs) -> dict[str, int]:
 
 
 def default_features(outputs: Outputs, *, floats: bool) -> tuple[Feature, ...]:
-    r"""The default features for these outputs.
-
-    If ``floats`` is false, features of the floating-point representation are omitted.
-    """
+    r"""The default features; those of the floating-point representation only if ``floats``."""
     parts = default_family(outputs)
     return tuple(
         replace(read_feature(name), share=Fraction(part, sum(parts.values())))

@@ -99,7 +99,6 @@ class FitCells:
 
     @classmethod
     def of(cls, noise: Noise, draws: int) -> Self:
-        r"""Choose the cells for this law and number of draws."""
         edges = _cut(noise, draws)
         lower, nominal, upper = _masses(noise, edges)
         wide = bool(np.any(np.diff(edges[1:-1]) > 1)) if len(edges) > 3 else False

@@ -67,7 +67,8 @@ class Event:
 def hockey_stick(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) -> Enclosure:
     r"""Bounds on delta(epsilon) = sum_x max(0, P(x) - e^epsilon Q(x)) for the laws P and Q.
 
-    Their relative distance is about 2^-bits. They are exactly 0 if P <= e^epsilon Q everywhere.
+    The relative distance of the bounds is about 2^-bits. If P <= e^epsilon Q for all outputs of two
+    pmfs, both bounds are 0.
     """
     level = at_least_zero("epsilon", epsilon)
     return _compare(p, q).enclose_delta(level, bits)
@@ -311,8 +312,8 @@ def worst_interval(noise: Noise, p: int, q: int, level: Fraction) -> OutputInter
     r"""The interval of outputs whose privacy loss log(P(x)/Q(x)) exceeds ``level``.
 
     P and Q are ``noise`` shifted by ``p`` and ``q``. The result is the event that maximises P(S) -
-    e^level Q(S). It may include outputs with a loss of exactly ``level``. Returns None if there is
-    no output with a larger loss, or if these outputs may not form an interval.
+    e^level Q(S). It may include outputs with a loss of exactly ``level``. Returns None if no output
+    has a larger loss, or if the outputs with a larger loss may not form an interval.
     """
     pair = shift_curve(noise, p, q).pair
     if isinstance(pair, FinitePair):

@@ -99,8 +99,9 @@ def pack(value: object, objects: Objects) -> bytes:
 def unpack(data: bytes, known: dict[int, Any], objects: Objects | None = None) -> Any:
     r"""Parse the bytes that :func:`pack` returned. Raises ValueError if they are invalid.
 
-    ``known`` contains earlier placeholders from the same sender, by number. If ``objects`` is
-    given, placeholders for this process's own objects are converted back to these objects.
+    ``known`` contains earlier placeholders from the same sender, by number, and receives the new
+    placeholders. If ``objects`` is given, placeholders for this process's own objects are converted
+    back to these objects.
     """
     try:
         return _Unpickler(io.BytesIO(data), known, objects).load()

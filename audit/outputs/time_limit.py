@@ -151,7 +151,7 @@ _published: Final[list[Any]] = []
 
 
 def publish(memory: Any) -> None:
-    r"""Record the start and end of each call in memory that another process can read."""
+    r"""Record the start and end of each call in ``memory``, which another process can read."""
     _published[:] = [memory]
 
 
@@ -215,8 +215,8 @@ def failure(
 ) -> TargetFailed:
     r"""Convert an exception raised in a call to a failure of the target.
 
-    It states the exception's type, message and location in one line. A user's Ctrl-C is raised
-    again.
+    The returned failure states the exception's type, message and location in one line. A user's
+    Ctrl-C is raised again.
     """
     if isinstance(error, KeyboardInterrupt) and current().interrupted:
         raise error

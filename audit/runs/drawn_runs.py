@@ -93,7 +93,7 @@ class DrawnRuns:
 
     @property
     def rejected_at(self) -> int | None:
-        r"""The number of runs after which a sequential audit refuted the claim; None if it did not."""
+        r"""The number of runs after which a sequential audit refuted the claim; else None."""
         process = self.process
         return None if process is None else process.rejected_at(self.plan.alpha)
 

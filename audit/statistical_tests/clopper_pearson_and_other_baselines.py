@@ -378,7 +378,7 @@ _NOT_NUMBERS: Final = "does not apply to these outputs: not all of them are fini
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineFinding:
-    r"""The result of a baseline; ``epsilon_lower`` is None unless all outputs are finite numbers."""
+    r"""The result of a baseline; ``epsilon_lower`` is None if an output is not a finite number."""
 
     name: str
     epsilon_lower: float | None
@@ -387,10 +387,7 @@ class BaselineFinding:
 
 
 def baseline_names(names: Iterable[str]) -> tuple[str, ...]:
-    r"""Parse baseline names, without repetition, in the order of :data:`BASELINES`.
-
-    "all" stands for all baselines.
-    """
+    r"""Parse baseline names, in the order of :data:`BASELINES`; "all" stands for every name."""
     given = set(names)
     for name in sorted(given - BASELINES.keys() - {"all"}):
         find_name("baseline", name, dict.fromkeys((*BASELINES, "all")))
