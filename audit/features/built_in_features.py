@@ -43,8 +43,8 @@ class Map:
     ``of_one`` computes the value of a single output. If it raises an error, the value is the label
     "no NAME: KIND", with the name of the map and the type of the output. ``of_array`` does the same
     faster for an array with one row per run, or for a list of only floats or only 64-bit integers.
-    It returns None for an array that it does not support. It raises :class:`Misread` if ``of_one``
-    would raise an error for all outputs. Both functions also receive the ``arguments``.
+    ``of_array`` returns None for an array that it does not support, and raises :class:`Misread` if
+    ``of_one`` would raise an error for all outputs. Both functions also receive the ``arguments``.
     """
 
     name: str
@@ -146,7 +146,7 @@ def each(outputs: Outputs) -> Sequence[object]:
 
 
 def number_of(output: object) -> int | float:
-    r"""An output, or the item of an array of size 1; raises :class:`Misread` if not a number."""
+    r"""The number that an output is, or that an array of size 1 contains; else :class:`Misread`."""
     if isinstance(output, np.ndarray) and output.size == 1:
         output = output.reshape(1)[0]
     match output:

@@ -12,9 +12,9 @@ The learner reads *columns* of an output: its coordinates (the numbers in it) an
   sum of these ratios is the naive Bayes score;
 - two linear forms: one of the standardised coordinates, and one of their signs relative to the
   medians;
-- joint weights, by least squares, of both linear forms and all step functions but the lowest bits'.
-  In this fit, the ratios of a run are learned from the half of the runs that does not contain this
-  run.
+- joint weights, by least squares, of both linear forms and all step functions except those of
+  lowest bits. In this fit, the ratios of a run are learned from the half of the runs that does not
+  contain this run.
 
 The learned score is one sum of step functions and linear forms, which can be computed by hand.
 
@@ -232,7 +232,7 @@ class Score:
     unit: float = 0.0
 
     def words(self, threshold: float, *, above: bool) -> str | None:
-        r"""Describe the outputs with score >= ``threshold`` or, if not ``above``, < ``threshold``.
+        r"""Describe the outputs with a score >= ``threshold``, or < ``threshold`` if not ``above``.
 
         Returns None if the score depends on several columns or has no short description.
         """
@@ -361,7 +361,7 @@ class Parts:
 
 
 def rounded(scores: Floats, unit: float) -> Floats:
-    r"""Clip scores so that their squares are finite; round to multiples of ``unit`` if not 0."""
+    r"""Clip scores so that their squares are finite; round to multiples of ``unit`` unless 0."""
     bounded: Floats = np.clip(scores, -_LARGEST, _LARGEST)
     return np.rint(bounded / unit) * unit + 0.0 if unit else bounded
 

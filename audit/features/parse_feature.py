@@ -245,8 +245,8 @@ class _OwnMap:
 def own_map(spelling: str) -> Callable[[Outputs], Outputs]:
     r"""Load a user's feature, written ``module:callable`` or ``file.py:callable``.
 
-    The result applies the callable to each output. Raises :class:`InvalidParameter` if it cannot be
-    found or called with one output, and :class:`TargetFailed` if its import fails.
+    The result applies the callable to each output. Raises :class:`InvalidParameter` if the callable
+    cannot be found or called with one output, and :class:`TargetFailed` if its import fails.
     """
     wrong = partial(InvalidParameter, "feature", spelling)
     try:
@@ -338,7 +338,7 @@ def default_family(outputs: Outputs) -> dict[str, int]:
 
 
 def default_features(outputs: Outputs, *, floats: bool) -> tuple[Feature, ...]:
-    r"""The default features; those of the floating-point representation only if ``floats``."""
+    r"""The default features for ``outputs``; floating-point features only if ``floats`` is true."""
     parts = default_family(outputs)
     return tuple(
         replace(read_feature(name), share=Fraction(part, sum(parts.values())))

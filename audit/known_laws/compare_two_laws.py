@@ -67,8 +67,7 @@ class Event:
 def hockey_stick(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) -> Enclosure:
     r"""Bounds on delta(epsilon) = sum_x max(0, P(x) - e^epsilon Q(x)) for the laws P and Q.
 
-    The relative distance of the bounds is about 2^-bits. If P <= e^epsilon Q for all outputs of two
-    pmfs, both bounds are 0.
+    The relative distance of the bounds is about 2^-bits. Both are 0 if P <= e^epsilon Q everywhere.
     """
     level = at_least_zero("epsilon", epsilon)
     return _compare(p, q).enclose_delta(level, bits)

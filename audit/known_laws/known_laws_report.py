@@ -94,7 +94,7 @@ class ExactReport(Result):
         before="notes",
     )
     def broken(self) -> Decision | None:
-        r"""A refuted point, if possible with a known violating event; None if none is refuted."""
+        r"""A refuted point, if possible with a known violating event; None if no point is."""
         refuted = [d for d in self.decisions if d.verdict == "refuted"]
         return next((d for d in refuted if d.event is not None), refuted[0] if refuted else None)
 

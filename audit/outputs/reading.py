@@ -84,7 +84,7 @@ class NumberLine:
 
     @classmethod
     def of_floats(cls, numbers: NDArray[np.floating[Any]], form: str) -> NumberLine:
-        r"""Build the array from floats of at most 64 bits; those that are used must be finite."""
+        r"""Build the array from floats of at most 64 bits; nan and infinities become arbitrary."""
         bits = np.ascontiguousarray(numbers, dtype=np.float64).view(np.int64)
         return cls(places=np.where(bits < 0, bits ^ _MAX, bits), form=form, floats=True)
 

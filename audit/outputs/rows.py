@@ -425,7 +425,7 @@ def path_of(text: str) -> str:
 
 
 def table_parts(text: str) -> dict[str, str]:
-    r"""The properties (not the values) of a table with this identity or structure; else {}.
+    r"""The properties (not the values) of a table with this identity or structure; {} for others.
 
     >>> import pandas as pd
     >>> table_parts(identity(pd.DataFrame({"n": [1]})))["the type of column n"]
@@ -474,7 +474,7 @@ def _shown(value: str) -> str | None:
 
 
 def structure_words(inside: Sequence[str], outside: Sequence[str]) -> str | None:
-    r"""Describe a key or an order of keys that distinguishes two sets of structures, or None."""
+    r"""Describe a key or an order of keys that distinguishes two sets of structures; else None."""
     if not inside or not outside:
         return None
     mine, others = ([_KEY.findall(text) for text in texts] for texts in (inside, outside))
@@ -536,7 +536,7 @@ class Table:
 
 
 def joined(tables: Sequence[Table]) -> Table:
-    r"""Concatenate the rows of tables with one schema, padded to the width of the widest."""
+    r"""Concatenate the rows of tables with one schema, padded to the widest table."""
     if len(tables) == 1:
         return tables[0]
     width = max(table.width for table in tables)
@@ -572,7 +572,7 @@ class Schema:
     hashed: set[str] = dataclasses.field(default_factory=set)
 
     def place(self, path: str) -> int:
-        r"""The column index of a path: for a new path the next index or, after 2048, a hash."""
+        r"""The column index of a path. A new path gets the next index, or a hash after 2048."""
         found = self.places.get(path)
         if found is not None:
             return found

@@ -131,7 +131,7 @@ class Stream(IntEnum):
 
 
 def stream(seed: int, purpose: Stream, *place: int) -> np.random.SeedSequence:
-    r"""The seed of a random stream; streams with a different purpose or index are independent."""
+    r"""The seed of a random stream; streams with different arguments are independent."""
     return np.random.SeedSequence(seed, spawn_key=(int(purpose), *place))
 
 
@@ -140,7 +140,7 @@ class Drawing:
     r"""The outputs of a block in run order; those of the last runs may be missing.
 
     ``error`` is the error of the target, if any. ``interrupted`` states that Ctrl-C was pressed,
-    and ``limited`` that the calls had a time limit or none was requested.
+    and ``limited`` that the calls had a time limit, or that no limit was requested.
     """
 
     outputs: Outputs

@@ -84,7 +84,7 @@ class Space(ABC):
         ...
 
     def mutate(self, pair: DatasetPair, rng: np.random.Generator) -> DatasetPair:
-        r"""Return a pair that differs slightly from ``pair``, or a random pair if none is found."""
+        r"""Return a pair slightly different from ``pair``, or a random pair if none is found."""
         for _ in range(_ATTEMPTS):
             found = self._step(pair, rng)
             if key(found) != key(pair) and self.neighbours(*found):

@@ -70,8 +70,8 @@ class Candidate(Facts):
     maximum for delta = 0. Let r be the rate of right guesses for outputs in the same cell as the
     output of a run, and E the mean over the posterior distribution of r. From the mean over runs of
     E[max(0, r - q)], its value expected by chance and delta/(1 + e^epsilon) are subtracted. The
-    score is the result times sqrt(runs), and the largest of these over all features and, for a
-    claimed curve, over three of its points.
+    result is multiplied by sqrt(runs). The score is the largest such product over all features and,
+    for a claimed curve, over three of its points.
     """
 
     pair: DatasetPair

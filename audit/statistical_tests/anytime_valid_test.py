@@ -186,9 +186,9 @@ class EProcess(Watched):
     def witness(self, place: int = 0) -> Witness | None:
         r"""An event that is evidence against the claimed point with index ``place``.
 
-        The event is the set of outputs for which one expert guesses one dataset. The expert is that
-        of the expert bet with the most wealth. The event is counted only in the runs between two
-        successive looks, namely where this bet won most. Returns None if the expert has no event.
+        The event is the set of outputs for which one expert guesses one dataset, namely the expert
+        whose bet has the most wealth. The runs are split at the looks, and the event is counted in
+        the part where this bet won most. Returns None if the expert has no event in any part.
         """
         bet = int(np.argmax(self.wealth[place, : len(_EXPERT_BETS)]))
         epsilon, delta = self.claims[place]

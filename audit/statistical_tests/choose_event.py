@@ -141,10 +141,10 @@ class Expert:
         return found
 
     def promised(self, cuts: Integers, q: Floats) -> Floats:
-        r"""The predicted excess of right guesses over ``q`` times all guesses, in standard
-        deviations.
+        r"""The predicted excess of right guesses over ``q`` times all, in standard deviations.
 
-        The guesses are those in the cells ``order[cuts:]``. The result is nan without predictions.
+        For each of ``cuts``, the guesses in the cells ``order[cut:]`` count. The result is nan if
+        ``promise`` is None.
         """
         if self.promise is None:
             return np.full(len(cuts), np.nan)
@@ -185,7 +185,7 @@ class ThresholdFamily:
     def odds(self) -> tuple[Floats, Floats, Floats, Floats]:
         r"""Four versions of the log-odds of dataset B in each cell of outputs.
 
-        The first version is the learned log-odds. The second version keeps them for labels and
+        The first version is the learned log-odds. The second version keeps these for labels and
         unusually frequent numbers, and is 0 elsewhere. The last two are conservative: the signed
         reaches of the experts "strict 0.1" and "best cut 0.003".
         """
@@ -372,11 +372,12 @@ def follow(
 
     ``views`` contains the results of several features on the same runs, block by block. All experts
     of all features are candidates. Returns, for each block, the counts of right and wrong guesses,
-    and for each epsilon the index of the chosen expert (feature after feature). The score of an
-    expert is the sum of three terms: the excess of its right guesses over the maximum that the
-    claim allows, in standard deviations; half of its predicted excess, which is limited to the
-    observed excess plus 2; and a head start. There are no guesses in blocks that end within the
-    first twentieth of the tested runs, because too little is known until then.
+    and for each epsilon the index of the chosen expert: expert j of feature i has the index i
+    len(EXPERTS) + j. The score of an expert is the sum of three terms: the excess of its right
+    guesses over the maximum that the claim allows, in standard deviations; half of its predicted
+    excess, which is limited to the observed excess plus 2; and a head start. There are no guesses
+    in blocks that end within the first twentieth of the tested runs, because too little is known
+    until then.
     """
     q, each = special.expit(epsilons), np.arange(len(epsilons))
     beyond, spread = np.zeros((1, len(epsilons))), np.zeros((1, len(epsilons)))

@@ -105,7 +105,7 @@ class Scores:
     def counts(self, thresholds: Floats) -> Iterator[Counts]:
         r"""Yield the counts of four events at all thresholds t.
 
-        The events are "score <= t" and "> t" as signs of dataset A, then the same as signs of B.
+        The events are "score <= t" and "> t" as signs of dataset A, then both as signs of B.
         """
         sides = [np.sort(self.numbers[self.worlds == world]) for world in (False, True)]
         below = [np.searchsorted(side, thresholds, side="right") for side in sides]

@@ -44,7 +44,7 @@ class Labels:
         return (self.names[code] for code in self.codes.tolist())
 
     def add(self, names: Sequence[str | Name], codes: Integers) -> tuple[Labels, Integers]:
-        r"""The union with the distinct labels ``names[codes]``, and their indices in the union."""
+        r"""Add the labels ``names[codes]``, all distinct; return all labels, and these indices."""
         if not len(codes):
             return self, codes
         if self.known is None and (names is self.names or not len(self)):
@@ -173,11 +173,11 @@ class Tally:
     def cells(self) -> Cells:
         r"""Divide all outputs into cells, learned from these runs.
 
-        If there are at most about 4 sqrt(runs) distinct numbers, and at most 2048, each number has
-        its own interval. Otherwise each frequent number has its own interval, and about that many
-        other intervals contain about equally many runs each. Each label also has its own cell. The
-        last cell is for new labels. Its counts are those of the labels that occurred once (the
-        Good-Turing estimate of how new labels are spread over the datasets).
+        Let n be about 4 sqrt(runs), but at most 2048. If there are at most n distinct numbers, each
+        number has its own interval. Otherwise each frequent number has its own interval, and at
+        most about n other intervals contain about equally many runs each. Each label also has its
+        own cell. The last cell is for new labels. Its counts are those of the labels that occurred
+        once (the Good-Turing estimate of how new labels are spread over the datasets).
         """
         integral = self.numbers.integral
         cuts, after, repeated = self._cuts(integral=integral)
@@ -269,7 +269,7 @@ class Cells:
     def pieces(
         self, chosen: NDArray[np.bool_], *, integral: bool, of: str = "output"
     ) -> list[tuple[str, slice]]:
-        r"""Describe the chosen cells: one text per block of adjacent intervals or label.
+        r"""Describe the chosen cells: one text for each block of adjacent intervals or label.
 
         Returns pairs of the text and the slice of cells that it describes. ``of`` is the name of
         the output in the texts. A single value is described in braces. If ``integral`` is true,
@@ -450,8 +450,8 @@ def witness_of(
     r"""The event that the output is in a chosen cell, with its counts in later runs.
 
     ``counts``, of shape (2, cells), contains the numbers of later runs. Only the twelve chosen
-    labels or blocks of adjacent intervals with the most earlier runs form the event; unknown labels
-    do not belong to it. Returns None if no earlier run was in any other chosen cell.
+    labels or blocks of adjacent intervals with the most earlier runs form the event. Unknown labels
+    do not belong to the event. Returns None if this leaves no cell with earlier runs.
     """
     past = cells.counts.sum(axis=0)
     known = chosen & (past > 0)

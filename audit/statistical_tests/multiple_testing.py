@@ -254,8 +254,8 @@ class FixedFamily:
     def witness(self, test: int, place: int, share: Fraction) -> tuple[int, Witness | None]:
         r"""The index of a view, and its event that is the evidence of a test against a point.
 
-        The event is None if the test has none. For a leader, the view is the one that the leader
-        copied in the block of the event. ``place`` is the index of the claimed point.
+        The event is None if the test has no event. For a leader, the view is the one that the
+        leader copied in the block of the event. ``place`` is the index of the claimed point.
         """
         at = self.claim.points[place].exact
         view, found = self.evidence[test].followed(*at, spend=share / BERGER_BOOS_SHARE)
@@ -515,7 +515,7 @@ def scored(
     r"""An event {score >= c} or {score < c} of a learned score that is evidence against ``claim``.
 
     ``claim`` is (epsilon, delta). For each block of runs, the event with the strongest evidence in
-    earlier runs is counted in the block. Of these events, that with the largest margin is returned,
+    earlier runs is counted in the block. Returns the event with the largest margin over all blocks,
     or None if no block has an event.
     """
     found = []

@@ -46,8 +46,8 @@ def one_run_p_value(
         P(W >= v) + 2 m delta max_{1 <= i <= v} P(v > W >= v - i)/i,
         where W ~ Bin(r, e^epsilon/(1 + e^epsilon)).
 
-    It is computed in ball arithmetic and rounded up. With delta = 0 it is the exact probability for
-    the worst mechanism. With delta > 0 it is too small for v below the mean of W
+    The bound is computed in ball arithmetic and rounded up. With delta = 0 it is the exact
+    probability for the worst mechanism. With delta > 0 it is too small for v below the mean of W
     (``docs/errata.md``); for larger v, no mechanism is known that exceeds it.
 
     Source: Steinke, Nasr and Jagielski 2023, "Privacy auditing with one (1) training run", Theorem
@@ -163,8 +163,8 @@ def curve_refuted(
         R_k = sum_{j >= k} j p_j / m,   w_k = sum_{j >= k} (r - j) p_j / m.
 
     Let T be the least value of sum_j p_j under these inequalities and sum_{j >= v} p_j = alpha. If
-    T > 1, no such mechanism exists. The inequalities are added one by one, for k from v downwards.
-    Each step rounds R down and w up, which makes T smaller.
+    T > 1, this is impossible, because the p_j sum to at most 1. The inequalities are added one by
+    one, for k from v downwards. Each step rounds R down and w up, which makes T smaller.
 
     Source: Mahloujifar, Melis and Chaudhuri 2024, "Auditing f-differential privacy in one run".
     Proof: ``docs/proofs/audit_tests.md``.

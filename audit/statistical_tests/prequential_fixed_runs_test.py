@@ -112,7 +112,7 @@ class Evidence:
     def p_values(
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
     ) -> dict[str, float]:
-        r"""The p-value of (epsilon, delta)-DP for each expert with a share, before weighting.
+        r"""The p-value of (epsilon, delta)-DP by expert (those with a share), before weighting.
 
         If delta > 0, a p-value uses a confidence bound on the probability that the expert guesses.
         ``spend`` is the total error probability of these bounds over all experts. Each p-value

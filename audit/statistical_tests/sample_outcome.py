@@ -196,9 +196,9 @@ def unresolved(coverage: Sequence[Coverage], warnings: Sequence[str] = ()) -> st
     r"""Explain why the report has no resolution, although some features measured something.
 
     The resolution is the least probability at which the audit would detect an output that occurs
-    under only one dataset. There is none if parts of the outputs were not read, if learned scores
-    or columns were tested, or if outputs are rarely repeated, because such an output can then be
-    missed. Returns None if no feature measured anything.
+    under only one dataset. There is no resolution if parts of the outputs were not read, if learned
+    scores or columns were tested, or if outputs are rarely repeated, because such an output can
+    then be missed. Returns None if no feature measured anything.
     """
     measured = [each for each in coverage if each.measured]
     if measured and any(UNREAD in warning for warning in warnings):
@@ -217,7 +217,7 @@ def unresolved(coverage: Sequence[Coverage], warnings: Sequence[str] = ()) -> st
 
 
 def unseen(coverage: Sequence[Coverage]) -> str:
-    r"""Describe the outputs that the resolution (:func:`resolution_of`) does not cover, if any."""
+    r"""Describe what the resolution (:func:`resolution_of`) does not cover; "" if nothing."""
     views = [each for each in coverage if not each.learned]
     kept = [each for each in views if each.measured]
     missing = len(views) - len(kept)

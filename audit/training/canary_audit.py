@@ -86,7 +86,7 @@ _GUESSED: Final = {
 
 
 class Cell(NamedTuple):
-    r"""How many included and excluded canaries have scores from ``low`` to ``high`` (exclusive)."""
+    r"""How many canaries have scores in [``low``, ``high``), or [``low``, ``high``] at the end."""
 
     low: float
     high: float
