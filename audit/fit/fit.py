@@ -206,8 +206,7 @@ def fit(  # noqa: PLR0913 - what is fitted, how far, and for how long
     and ``deadline`` the whole fit, in seconds. ``target`` is the name of the sampler in the report.
     The probability of a false alarm, over the draws and the simulations, is at most ``alpha``. If
     no ``seed`` is given, the report states the random seed that was used. Tests of several samplers
-    against one law with the same seed use the same simulations, so their errors are not
-    independent.
+    against one law with the same seed share their simulations, so their errors are dependent.
     """
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])

@@ -1,6 +1,6 @@
 r"""Proven bounds on the divergences of two known output laws, without sampling.
 
-A law is either a pmf or a dpcore noise shifted by an integer. The masses of a pmf are rational
+A law is a pmf, or a dpcore noise shifted by an integer or a tuple. The masses of a pmf are rational
 numbers, or rational functions of e^(-unit) for a rational unit. Noise shifted by a tuple has one
 independent draw per coordinate. For two laws P and Q, this module computes lower and upper bounds
 on each of

@@ -372,12 +372,11 @@ def follow(
 
     ``views`` contains the results of several features on the same runs, block by block. All experts
     of all features are candidates. Returns, for each block, the counts of right and wrong guesses,
-    and for each epsilon the index of the chosen expert: expert j of feature i has the index i
-    len(EXPERTS) + j. The score of an expert is the sum of three terms: the excess of its right
-    guesses over the maximum that the claim allows, in standard deviations; half of its predicted
-    excess, which is limited to the observed excess plus 2; and a head start. There are no guesses
-    in blocks that end within the first twentieth of the tested runs, because too little is known
-    until then.
+    and for each epsilon the index of the chosen expert (i len(EXPERTS) + j for expert j of feature
+    i). The score of an expert is the sum of three terms: the excess of its right guesses over the
+    maximum that the claim allows, in standard deviations; half of its predicted excess, which is
+    limited to the observed excess plus 2; and a head start. There are no guesses in blocks that end
+    within the first twentieth of the tested runs, when too little is known.
     """
     q, each = special.expit(epsilons), np.arange(len(epsilons))
     beyond, spread = np.zeros((1, len(epsilons))), np.zeros((1, len(epsilons)))

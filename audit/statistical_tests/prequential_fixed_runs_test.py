@@ -191,8 +191,7 @@ class Evidence:
         r"""The index of a view, and the event of the expert with the smallest weighted p-value.
 
         The event is counted in the last block for which the expert has an event, and is None if
-        there is no such block. Index 0 stands for ``trials``, and 1, 2, ... for the entries of
-        ``beside``.
+        there is no such block. Index 0 stands for ``trials``, and i > 0 for ``beside[i - 1]``.
         """
         (upper, rate), found = read_claim(epsilon, delta), self._weighted(epsilon, delta, spend)
         best = EXPERTS.index(min(found, key=lambda name: found[name]))
