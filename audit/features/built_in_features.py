@@ -146,7 +146,7 @@ def each(outputs: Outputs) -> Sequence[object]:
 
 
 def number_of(output: object) -> int | float:
-    r"""The number that an output is, or that an array of size 1 contains; else :class:`Misread`."""
+    r"""The number that an output is or a 1-item array contains; else raises :class:`Misread`."""
     if isinstance(output, np.ndarray) and output.size == 1:
         output = output.reshape(1)[0]
     match output:

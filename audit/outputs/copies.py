@@ -48,7 +48,7 @@ _GENERATORS: Final = (
 
 
 def copies(name: str, dataset: Any) -> Callable[[], Any]:
-    r"""Return a function that returns a new copy of the dataset at each call."""
+    r"""Return a function that makes copies of ``dataset``, or raise :class:`InvalidParameter`."""
     if _is_fixed(dataset):
         return lambda: dataset
     if _is_plain_array(dataset):

@@ -192,7 +192,7 @@ def display_name(name: str | Name, others: object = ()) -> str:
 
 
 def number_in(output: object) -> Number | None:
-    r"""Return ``output`` as a :class:`Number` if it is a finite number; otherwise None.
+    r"""Return ``output`` as a :class:`Number` if it is a finite number, not a bool; otherwise None.
 
     An array of dimension >= 1 with a single element counts as this element.
     """

@@ -43,8 +43,8 @@ class Watchdog:
     thread of the interpreter, so it ends any Python loop that does not catch the exception. It
     cannot stop native code that never returns, code that catches everything, or code that replaces
     the SIGALRM handler. Therefore a sandbox, a worker (``jobs`` other than 1) and an ``exec:``
-    target are killed from outside the process. Outside the main thread, or without POSIX timers,
-    the watchdog does nothing, and ``active`` is false.
+    target are killed from outside the process. Outside the main thread, without POSIX timers or if
+    ``seconds`` is None, the watchdog limits nothing, and ``active`` is false.
 
     ``interrupted`` is true for a user's Ctrl-C, and false for a KeyboardInterrupt that the target
     raised. ``due`` is the time at which the running call must end, on the clock of

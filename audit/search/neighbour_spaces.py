@@ -402,8 +402,8 @@ class Streams(Space):
     r"""Streams of ``steps`` entries, each of which is a pair [user, event], or None.
 
     Neighbours differ in one event or, for ``Unit.USER``, in any number of events of one user. Each
-    of these events is replaced by another event or, under add-remove, removed. A user who is
-    removed has no events left.
+    of these events is replaced by another event of this user or, under add-remove, removed. A user
+    who is removed has no events left.
     """
 
     low: int

@@ -102,14 +102,13 @@ def dpsgd(  # noqa: PLR0913 - each is an option of the command
     r"""Audit a step of DP-SGD: does it sample, clip, add noise and divide as stated?
 
     ``step`` is a :class:`TrainingStep`, a class of such steps, or the name of a library whose step
-    is audited: "jax-privacy" (extra ``bench``) or "opacus" (extra ``opacus``). Stated are the
-    number of ``records``, the probability ``rate`` that a record enters a batch, the
-    ``noise_multiplier`` and the clipping norm ``clip``
-    (:class:`audit.training.step_report.Stated`). The audit draws ``batches`` batches, uses
-    gradients of ``dimension`` coordinates, and compares about ``draws`` coordinates of noise with
-    the Gaussian law. ``timeout`` limits each call, in seconds. If the step is as stated, some
-    statistical check fails with probability at most ``alpha``. The other checks are deterministic,
-    and a fault is a counterexample.
+    is audited: "jax-privacy" (extra ``bench``) or "opacus" (extra ``opacus``). The stated
+    parameters (:class:`Stated`) are the number of ``records``, the probability ``rate`` that a
+    record enters a batch, the ``noise_multiplier`` and the clipping norm ``clip``. The audit draws
+    ``batches`` batches, uses gradients of ``dimension`` coordinates, and compares about ``draws``
+    coordinates of noise with the Gaussian law. ``timeout`` limits each call, in seconds. If the
+    step is as stated, some statistical check fails with probability at most ``alpha``. The other
+    checks are deterministic, and a fault is a counterexample.
 
     >>> class Step:
     ...     def sample(self, rng):
