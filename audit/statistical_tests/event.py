@@ -44,7 +44,7 @@ class Labels:
         return (self.names[code] for code in self.codes.tolist())
 
     def add(self, names: Sequence[str | Name], codes: Integers) -> tuple[Labels, Integers]:
-        r"""Add the labels ``names[codes]``, all distinct; return all labels, and these indices."""
+        r"""All labels with the distinct ``names[codes]`` added, and the indices of the latter."""
         if not len(codes):
             return self, codes
         if self.known is None and (names is self.names or not len(self)):
