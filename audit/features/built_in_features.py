@@ -43,8 +43,8 @@ class Map:
     ``of_one`` computes the value of a single output. If it raises an error, the value is the label
     "no NAME: KIND", with the name of the map and the type of the output. ``of_array`` does the same
     faster for an array with one row per run, or for a list of only floats or only 64-bit integers.
-    It returns None for an array that it does not support. It raises :class:`Misread` if ``of_one``
-    would raise an error for all outputs. Both functions also receive the ``arguments``.
+    ``of_array`` returns None for an array that it does not support, and raises :class:`Misread` if
+    ``of_one`` would raise an error for all outputs. Both functions also receive the ``arguments``.
     """
 
     name: str
@@ -87,10 +87,7 @@ class Map:
 
 
 def is_unread(label: str, feature: str) -> bool:
-    r"""Whether a value means that the feature does not apply to the output.
-
-    ``label`` is the identity of the value (:func:`audit.outputs.identity.identity`).
-    """
+    r"""Whether a value with the identity ``label`` means that the feature does not apply."""
     return label.startswith(f"'no {feature.rpartition('+')[2]}: ")
 
 
@@ -149,7 +146,7 @@ def each(outputs: Outputs) -> Sequence[object]:
 
 
 def number_of(output: object) -> int | float:
-    r"""The number in an output or an array of size 1. Otherwise raises :class:`Misread`."""
+    r"""The number that an output is or a 1-item array contains; else raises :class:`Misread`."""
     if isinstance(output, np.ndarray) and output.size == 1:
         output = output.reshape(1)[0]
     match output:
@@ -206,7 +203,7 @@ def _signs(array: NDArray[Any]) -> Outputs:
 
 
 SIGN: Final = Map(name="sign", of_one=_sign, of_array=_signs)
-r"""The sign: -1, 0 or 1, or the label "-0" for -0.0, which rounding towards zero can produce.
+r"""The sign: -1, 0, 1 or nan, or the label "-0" for -0.0, a result of rounding towards zero.
 
 >>> SIGN([-2.5, 0.0, -0.0, 7])
 [-1, 0, '-0', 1]
@@ -303,7 +300,7 @@ r"""The precision of a number x, together with its magnitude.
 
 The value is p + 1/2 + s (k + 1100)/10^4, where p is the number of fractional binary digits of x
 (minus its ``lowest-bit``), k its exponent and s its sign; -inf for 0, nan if x is not finite.
-Values are ordered by p, and for equal p by x.
+Values are ordered by p, and for equal p by the sign and the exponent of x.
 
 The three parts detect different leaks. Lowest bits alone detect that noise is added to 0 in only
 one dataset (Mironov 2012). With exponents, a test also distinguishes noise added to 1 from noise
@@ -343,7 +340,7 @@ def _last_bits(array: NDArray[Any], bits: int) -> Outputs:
 
 
 def last_bits(bits: int) -> Map:
-    r"""The feature ``last-bits``: the lowest bits of an integer or of a float's significand.
+    r"""The feature ``last-bits``: the lowest ``bits`` bits of an integer or a float's significand.
 
     A float64 has 52 stored bits of significand, and a float32 has 23. inf and nan are unchanged.
     """

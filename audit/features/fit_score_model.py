@@ -12,8 +12,9 @@ The learner reads *columns* of an output: its coordinates (the numbers in it) an
   sum of these ratios is the naive Bayes score;
 - two linear forms: one of the standardised coordinates, and one of their signs relative to the
   medians;
-- joint weights of all step functions and both linear forms, by least squares. In this fit, the
-  ratios of a run are learned from the half of the runs that does not contain this run.
+- joint weights, by least squares, of both linear forms and all step functions except those of
+  lowest bits. In this fit, the ratios of a run are learned from the half of the runs that does not
+  contain this run.
 
 The learned score is one sum of step functions and linear forms, which can be computed by hand.
 
@@ -52,8 +53,8 @@ from audit.outputs.rows import OTHER, Floats, Schema, Table, joined
 from dpcore.numbers.arrays import one_thread
 
 LEARNERS: Final = ("coordinates", "learned", "grid")
-r"""The names of the learned features: the best single column, a weighted sum of all columns, and a
-weighted sum of the lowest bits.
+r"""The names of the learned features: the best single column, a weighted sum of all columns except
+the lowest bits, and a sum of step functions of the lowest bits.
 """
 
 CANDIDATES: Final = ("naive", "joint", "linear", "sides", "best", "grid")
@@ -61,7 +62,7 @@ r"""The names of the candidate scores.
 
 In order: naive Bayes, the joint fit of all columns and the linear forms, the linear form of the
 coordinates, the linear form of their signs relative to the medians, the most informative column,
-and the lowest bits of all coordinates.
+and the sum over the lowest bits of all coordinates.
 """
 
 # The refits, and the mixture of the candidates.
@@ -231,7 +232,7 @@ class Score:
     unit: float = 0.0
 
     def words(self, threshold: float, *, above: bool) -> str | None:
-        r"""Describe the outputs with score >= ``threshold``, or below if ``above`` is false.
+        r"""Describe the outputs with a score >= ``threshold``, or < ``threshold`` if not ``above``.
 
         Returns None if the score depends on several columns or has no short description.
         """
@@ -300,9 +301,9 @@ class Parts:
     ``runs`` is the number of training runs. ``steps`` contains the step function of each column,
     and ``spread`` their standard deviations. ``weights`` contains each candidate's weights of the
     step functions; its shape is (candidates, columns). ``slopes`` contains each candidate's weights
-    of the coordinates minus ``center``, and ``sides`` those of their signs: +1 above ``middle`` and
-    -1 below. Both have shape (candidates, coordinates). ``scale`` is the standard deviation of each
-    coordinate.
+    of the coordinates minus ``center``, and ``sides`` its weights of the coordinates' signs: +1
+    above ``middle`` and -1 below. Both have shape (candidates, coordinates). ``scale`` is the
+    standard deviation of each coordinate.
     """
 
     runs: int
@@ -360,10 +361,7 @@ class Parts:
 
 
 def rounded(scores: Floats, unit: float) -> Floats:
-    r"""Round scores to multiples of ``unit``, and clip them so that their squares are finite.
-
-    Scores are not rounded if ``unit`` is 0.
-    """
+    r"""Clip scores so that their squares are finite; round to multiples of ``unit`` unless 0."""
     bounded: Floats = np.clip(scores, -_LARGEST, _LARGEST)
     return np.rint(bounded / unit) * unit + 0.0 if unit else bounded
 
@@ -532,10 +530,7 @@ def _joint(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretches:
-    r"""A matrix, with one row per run, that is computed in slices of rows to save memory.
-
-    ``rows(part)`` returns the rows in the slice ``part``.
-    """
+    r"""A matrix with one row per run; ``rows(part)`` computes a slice of rows, to save memory."""
 
     runs: int
     width: int
@@ -621,8 +616,8 @@ class Moments:
 def solve_ridge(gram: Any, columns: Floats | None, penalty: Floats, right: Floats) -> Floats:
     r"""Solve (gram + diag(penalty)) x = right for x.
 
-    If ``columns`` are given, gram is columns^T columns. Then a smaller system, of size the number
-    of rows of ``columns``, is solved (Woodbury's identity).
+    If ``columns`` is not None, gram stands for columns^T columns. Then a smaller system, of size
+    the number of rows of ``columns``, is solved (Woodbury's identity).
     """
     if columns is None:
         found: Floats = np.linalg.solve(gram + np.diag(penalty), right)
@@ -636,9 +631,9 @@ def solve_ridge(gram: Any, columns: Floats | None, penalty: Floats, right: Float
 def learn_linear(columns: Stretches, y: Floats, fold: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     r"""Fit a linear form of ``columns`` to the datasets ``y`` by ridge regression.
 
-    Returns its weights, fitted on all runs, and a cross-fitted value for each run. The latter uses
-    weights that are fitted on the half of the runs that does not contain the run. ``fold`` states
-    which half a run is in.
+    Returns the weights, fitted on all runs, and a cross-fitted value of the form for each run. This
+    value uses weights that are fitted on the half of the runs that does not contain the run.
+    ``fold`` states which half a run is in.
     """
     halves = [Moments.of(columns, y, half) for half in (~fold, fold)]
     tried = []

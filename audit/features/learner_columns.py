@@ -48,10 +48,10 @@ r"""If outputs have more columns than this, differences, lowest bits and remaind
 class Column:
     r"""A property of outputs that a learner reads, such as a value or a remainder.
 
-    ``what`` is the kind of property. It is computed from the column of the outputs' :class:`Table`
-    with index ``place`` and path ``path``. ``value`` is the flag to count, or the step of a
-    remainder. ``labels`` contains the repeated labels of the column, each with its code in the
-    :class:`Schema`.
+    ``what`` is the kind of property. A property of single values is computed from the column of the
+    outputs' :class:`Table` with index ``place`` and path ``path``. ``value`` is the flag to count,
+    or the step of a remainder. ``labels`` contains the repeated labels of the column, each with its
+    code in the :class:`Schema`.
     """
 
     what: str
@@ -173,7 +173,7 @@ def _coded(numbers: Floats) -> tuple[Floats, Codes]:
 
 
 def learn_reader(table: Table, schema: Schema) -> Reader:
-    r"""Choose the columns to read: those that vary in the training outputs ``table``."""
+    r"""Choose the flags, and the columns to read, from the training outputs ``table``."""
     width = table.width
     some = table.rows(slice(max(0, len(table) - _LOOKED_AT), None))
     known = some.known()
@@ -254,8 +254,8 @@ _MOST_NATS: Final = 12.0
 class Steps:
     r"""A step function of a column, which may contain numbers and labels.
 
-    It is ``heights[k]`` at a number x with cuts[k-1] <= x < cuts[k], and ``others[code]`` at a
-    label.
+    Its value is ``heights[k]`` at a number x with cuts[k-1] <= x < cuts[k], and ``others[code]`` at
+    a label.
     """
 
     cuts: Floats
@@ -291,7 +291,7 @@ def cell_places(cuts: Floats, numbers: Floats, codes: Codes, cells: int) -> Plac
 
 
 def cell_counts(cells: int, places: Places, groups: NDArray[Any], many: int) -> Floats:
-    r"""The number of runs in each cell, as an array of shape (``many``, ``cells``)."""
+    r"""How many runs of each of ``many`` groups are in each cell: shape (``many``, ``cells``)."""
     flat = np.bincount(places + cells * groups.astype(np.int64), minlength=many * cells)
     return flat.reshape(many, cells).astype(np.float64)
 
@@ -335,7 +335,7 @@ def binary_tree(leaves: NDArray[Any]) -> list[NDArray[Any]]:
     r"""The counts in a binary tree over the cells, level by level from the root to the leaves.
 
     ``leaves`` contains the counts of the cells (last axis), and is padded with zeros to a power of
-    two. The count of a parent is the sum of those of its two children.
+    two. The count of a parent is the sum of the counts of its two children.
     """
     more = (1 << (leaves.shape[-1] - 1).bit_length()) - leaves.shape[-1]
     levels = [np.pad(leaves, (*[(0, 0)] * (leaves.ndim - 1), (0, more)))]
@@ -356,10 +356,10 @@ def shrunk(
     r"""The fraction of runs on dataset B in each cell, shrunk towards ``rate``.
 
     Also returns whether each cell departs from ``rate``, that is, whether its fraction is more than
-    three standard deviations away, or its index is in ``forced``. These cells are hardly shrunk.
-    The others are shrunk less if the fractions vary more beyond chance. ``part`` is the mean over
-    the cells of (deviation / standard deviation)^2 that is expected by chance. The last two axes of
-    ``counts`` are the datasets and the cells.
+    three standard deviations away, or its index is in ``forced``. Cells that depart are hardly
+    shrunk. The other cells are shrunk less if the fractions vary more beyond chance. ``part`` is
+    the mean over the cells of (deviation / standard deviation)^2 that is expected by chance. The
+    last two axes of ``counts`` are the datasets and the cells.
     """
     total = counts.sum(axis=-2)
     variance = np.maximum(total * rate * (1.0 - rate), _LEAST)
@@ -384,9 +384,9 @@ _NATS: Final = 7.0
 def step_of(numbers: Sequence[float] | NDArray[np.floating[Any]]) -> float | None:
     r"""The largest step such that at least a third of the numbers differ by multiples of it.
 
-    Returns None if there is no such step. If all numbers lie on a grid, its multiples can be such
-    steps by chance. Therefore a multiple is accepted only if significantly more numbers differ by
-    multiples of it than expected by chance.
+    Returns None if no step was found. If all numbers lie on a grid, a multiple of the grid's step
+    can qualify by chance. Therefore such a multiple is accepted only if significantly more numbers
+    differ by its multiples than expected by chance.
     """
     x = np.asarray(numbers, dtype=np.float64)
     if len(x) < 3 or not bool(np.isfinite(x).all()):

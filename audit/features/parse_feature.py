@@ -70,7 +70,7 @@ class Feature:
     ``outputs[i]``. If the feature has a ``learner``, these values are not tested. Instead, a score
     is learned from the values of earlier runs, and the score is tested. ``share`` is the feature's
     relative share of the significance level. If ``as_it_is`` is false, the values are normalised
-    (:func:`by_value`). Features with the same name are equal.
+    (:func:`by_value`). Features with the same name and share are equal.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Feature:
 
     @property
     def of_time(self) -> bool:
-        r"""Whether the feature reads the duration of a call, that is, begins with ``time``."""
+        r"""Whether the feature reads the duration of a call: its first step is ``time``."""
         return self.name.partition("+")[0] == "time"
 
     @property
@@ -99,11 +99,11 @@ class Feature:
 class Builtin:
     r"""The definition of a built-in feature.
 
-    With ``limits``, the feature is written ``name:number``, where the number has their type and
-    lies between them. With ``text``, it is written ``name:text``, with any text. In both cases,
-    ``make`` returns the function for this number or text; otherwise ``make`` is the function. With
-    ``learned``, the feature is a score that is learned from the values of the features before it in
-    a chain, and must be the last of the chain.
+    With ``limits``, the feature is written ``name:number``, where the number has the type of the
+    limits and lies between them. With ``text``, it is written ``name:text``, with any text. In both
+    cases, ``make`` returns the function for this number or text; without both, ``make`` is the
+    function. With ``learned``, the feature is a score that is learned from the values of the
+    features before it in a chain, and must be the last of the chain.
     """
 
     make: Callable[[Any], Any]
@@ -245,8 +245,8 @@ class _OwnMap:
 def own_map(spelling: str) -> Callable[[Outputs], Outputs]:
     r"""Load a user's feature, written ``module:callable`` or ``file.py:callable``.
 
-    The result applies the callable to each output. Raises :class:`InvalidParameter` if it cannot be
-    found or called with one output, and :class:`TargetFailed` if its import fails.
+    The result applies the callable to each output. Raises :class:`InvalidParameter` if the callable
+    cannot be found or called with one output, and :class:`TargetFailed` if its import fails.
     """
     wrong = partial(InvalidParameter, "feature", spelling)
     try:
@@ -295,8 +295,8 @@ def require_fixed(feature: Feature, outputs: Outputs) -> None:
     r"""Raise an error unless a feature is a deterministic function of each single output.
 
     The feature is applied to ``outputs`` twice, the second time in reverse order. These outputs
-    must not be tested afterwards. The check cannot detect a feature that changes its values later;
-    the user must exclude that.
+    must not be tested afterwards. The check cannot detect a feature that changes its values later,
+    so the user must exclude that.
     """
     if len(first := feature.apply(outputs)) != len(outputs):
         reason = f"returned {len(first):,} values for {len(outputs):,} outputs"
@@ -338,10 +338,7 @@ def default_family(outputs: Outputs) -> dict[str, int]:
 
 
 def default_features(outputs: Outputs, *, floats: bool) -> tuple[Feature, ...]:
-    r"""The default features for these outputs.
-
-    If ``floats`` is false, features of the floating-point representation are omitted.
-    """
+    r"""The default features for ``outputs``; floating-point features only if ``floats`` is true."""
     parts = default_family(outputs)
     return tuple(
         replace(read_feature(name), share=Fraction(part, sum(parts.values())))

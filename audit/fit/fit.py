@@ -202,11 +202,11 @@ def fit(  # noqa: PLR0913 - what is fitted, how far, and for how long
     - a target (:mod:`audit.targets.target`). A target of the catalogue runs on its dataset A, and
       any other target on the number 0 as its dataset.
 
-    If the sampler fails, the report contains ``error`` and no verdict. ``target`` is the name of
-    the sampler in the report. The probability of a false alarm, over the draws and the simulations,
-    is at most ``alpha``. If no ``seed`` is given, the report states the random seed that was used.
-    Tests of several samplers against one law with the same seed use the same simulations, so their
-    errors are not independent.
+    If the sampler fails, the report contains ``error`` and no verdict. ``timeout`` limits each call
+    and ``deadline`` the whole fit, in seconds. ``target`` is the name of the sampler in the report.
+    The probability of a false alarm, over the draws and the simulations, is at most ``alpha``. If
+    no ``seed`` is given, the report states the random seed that was used. Tests of several samplers
+    against one law with the same seed share their simulations, so their errors are dependent.
     """
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])

@@ -5,10 +5,10 @@ drawn values. The probability of every cell lies between two floats, which are c
 law's float functions and their proven error. Every test uses the bound that makes rejection harder.
 
 If the number of draws is fixed beforehand, five p-values are combined. A sequential test uses a
-wealth that starts at 1 and is a nonnegative supermartingale if the draws follow the law. So it may
-stop after any draw. The wealth is a mixture, with fixed weights, of likelihood ratios of fixed
-alternatives. These are the law tilted along a score of the cells, and Polya urns for the counts of
-all cells, of residues, of each cell and of each half-line. Statements and proofs:
+wealth that starts at 1 and is a nonnegative supermartingale if the draws follow the law. So the
+test may stop after any draw. The wealth is a mixture, with fixed weights, of likelihood ratios of
+fixed alternatives. The alternatives are the law tilted along a score of the cells, and Polya urns
+for the counts of all cells, of residues, of each cell and of each half-line. Statements and proofs:
 ``docs/proofs/exact_audits.md``.
 """
 
@@ -83,7 +83,7 @@ class FitCells:
     - ``nominal``: a probability between the bounds for each cell, which defines the nominal law;
     - ``scores``: the position, the distance from the mean, and its square, as functions that are
       constant on each cell and have mean 0 and variance 1 under the nominal law;
-    - ``spread``: the standard deviation of the distance from the mean, divided by its mean;
+    - ``spread``: the standard deviation of the distance from the mean, divided by its expectation;
     - ``moduli``, ``slack``: P(X = r mod m) is within ``slack`` of 1/m for each of the ``moduli`` m,
       each residue r, and a draw X.
     """
@@ -99,7 +99,6 @@ class FitCells:
 
     @classmethod
     def of(cls, noise: Noise, draws: int) -> Self:
-        r"""Choose the cells for this law and number of draws."""
         edges = _cut(noise, draws)
         lower, nominal, upper = _masses(noise, edges)
         wide = bool(np.any(np.diff(edges[1:-1]) > 1)) if len(edges) > 3 else False
@@ -121,7 +120,7 @@ class FitCells:
 
     @property
     def gap(self) -> float:
-        r"""An upper bound on the total variation distance of the nominal law to the claimed law."""
+        r"""An upper bound on the total variation distance between nominal law and claimed law."""
         return float(np.sum(self.upper - self.lower)) * (1 + _ERROR)
 
     def count(self, draws: Integers) -> CellCounts:
@@ -354,8 +353,9 @@ def most_extreme(
 ) -> tuple[int, float]:
     r"""Find the least probable of several counts.
 
-    Returns its index, and a p-value for all counts together (Bonferroni). Under the law, each count
-    is binomial, with ``draws`` trials and a probability between ``lower`` and ``upper``.
+    Returns the index of this count, and a p-value for all counts together (Bonferroni). Under the
+    law, each count is binomial, with ``draws`` trials and a probability between ``lower`` and
+    ``upper``.
     """
     # Upper bounds on both tails: the lower tail is largest for the lower probability, the upper
     # tail for the upper probability. The p-value has a Bonferroni correction over all counts.
@@ -519,7 +519,7 @@ def witness(cells: FitCells, seen: CellCounts, alpha: Fraction) -> FitWitness:
 def resolution(cells: FitCells, draws: int, alpha: Fraction, *, sequential: bool) -> float:
     r"""The smallest relative error of scale that 95 of 100 tests would detect.
 
-    The scale is the mean absolute deviation. The estimate uses a normal approximation. It is
+    The scale is the mean absolute deviation. The estimate uses a normal approximation, and is
     infinite for a law whose distance from its mean is constant.
     """
     if sequential:

@@ -1,6 +1,6 @@
 r"""Proven bounds on the divergences of two known output laws, without sampling.
 
-A law is either a pmf or a dpcore noise shifted by an integer. The masses of a pmf are rational
+A law is a pmf, or a dpcore noise shifted by an integer or a tuple. The masses of a pmf are rational
 numbers, or rational functions of e^(-unit) for a rational unit. Noise shifted by a tuple has one
 independent draw per coordinate. For two laws P and Q, this module computes lower and upper bounds
 on each of
@@ -67,7 +67,7 @@ class Event:
 def hockey_stick(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) -> Enclosure:
     r"""Bounds on delta(epsilon) = sum_x max(0, P(x) - e^epsilon Q(x)) for the laws P and Q.
 
-    Their relative distance is about 2^-bits. They are exactly 0 if P <= e^epsilon Q everywhere.
+    The relative distance of the bounds is about 2^-bits. Both are 0 if P <= e^epsilon Q everywhere.
     """
     level = at_least_zero("epsilon", epsilon)
     return _compare(p, q).enclose_delta(level, bits)
@@ -311,8 +311,8 @@ def worst_interval(noise: Noise, p: int, q: int, level: Fraction) -> OutputInter
     r"""The interval of outputs whose privacy loss log(P(x)/Q(x)) exceeds ``level``.
 
     P and Q are ``noise`` shifted by ``p`` and ``q``. The result is the event that maximises P(S) -
-    e^level Q(S). It may include outputs with a loss of exactly ``level``. Returns None if there is
-    no output with a larger loss, or if these outputs may not form an interval.
+    e^level Q(S). It may include outputs with a loss of exactly ``level``. Returns None if no output
+    has a larger loss, or if the outputs with a larger loss may not form an interval.
     """
     pair = shift_curve(noise, p, q).pair
     if isinstance(pair, FinitePair):

@@ -30,9 +30,9 @@ def prove(target: KnownLaw, plan: Plan) -> AuditReport:
 
     Every claimed point is decided on every pair, and a violation of one point refutes the claim. If
     there is no violation, a claim of one point is proven. A claimed privacy curve has more points
-    than can be tested. It is proven only if it is the privacy curve of the target's own noise, with
-    a sensitivity that equals the distance of the datasets of every pair. Otherwise the verdict is
-    "not_refuted".
+    than can be tested. A curve is proven only if it is that of the target's own noise, with a
+    sensitivity that equals the distance of the datasets of every pair. Otherwise the verdict is
+    "not_refuted". Raises :class:`PrecisionExhausted` if a point cannot be decided.
     """
     decided: list[_Row] = []
     shifts: Shifts = []  # of both laws for each pair; empty for listed laws
@@ -154,8 +154,9 @@ def join_layers(proven: AuditReport, sampled: AuditReport) -> AuditReport:
     r"""Merge the report of the exact layer with that of the sample layer, for the same claim.
 
     The claim is refuted if either layer refutes it. Otherwise, the verdict is that of the exact
-    layer. The bound on epsilon comes from the exact layer, unless only the sample layer refutes the
-    claim. If the target failed, the merged report contains the error.
+    layer. The bound on epsilon comes from the exact layer. If only the sample layer refutes the
+    claim, the bound comes from the sample layer, or is the larger of the two bounds if they are for
+    the same pair and delta. If the target failed, the merged report contains the error.
     """
     if sampled.error is not None:
         return replace(

@@ -82,7 +82,7 @@ class ExactReport(Result):
 
     @property
     def exit_code(self) -> int:
-        r"""The exit code: 0 proven, or no claim; 1 refuted; 4 undecided."""
+        r"""The exit code: 0 proven, not refuted or no claim given, 1 refuted, 4 undecided."""
         return ANSWER if self.verdict is None else EXACT_VERDICTS[self.verdict][2]
 
     @computed(
@@ -94,7 +94,7 @@ class ExactReport(Result):
         before="notes",
     )
     def broken(self) -> Decision | None:
-        r"""A refuted point, if possible one with a known violating event; otherwise None."""
+        r"""A refuted point, if possible with a known violating event; None if no point is."""
         refuted = [d for d in self.decisions if d.verdict == "refuted"]
         return next((d for d in refuted if d.event is not None), refuted[0] if refuted else None)
 
@@ -230,8 +230,8 @@ _LAST: Final = 40
 def curve_points(p: Law, q: Law) -> tuple[Point, ...]:
     r"""Compute delta at 61 epsilons, evenly spaced from 0 to the largest epsilon of the figure.
 
-    This is about the epsilon at delta = 0 or, unless that is finite and positive, at delta = 1e-9.
-    It is at most 40.
+    The largest epsilon is about the least epsilon at delta = 0 or, unless that is finite and
+    positive, at delta = 1e-9. The largest epsilon is at most 40.
     """
     end = _end(p, q)
     return tuple(delta_point(p, q, end * i / (_POINTS - 1)) for i in range(_POINTS))

@@ -49,7 +49,7 @@ _GENERATORS: Final = (
 
 
 def copies(name: str, dataset: Any) -> Callable[[], Any]:
-    r"""Return a function that returns a new copy of the dataset at each call."""
+    r"""Return a function that makes copies of ``dataset``, or raise :class:`InvalidParameter`."""
     if _is_fixed(dataset):
         return lambda: dataset
     if _is_plain_array(dataset):
@@ -85,9 +85,9 @@ def copies(name: str, dataset: Any) -> Callable[[], Any]:
 def captured(output: Any, seen: dict[int, tuple[object, str]] | None = None) -> Any:
     r"""Return a copy of the output that does not change if the returned object changes later.
 
-    An object whose class does not define equality would not equal its copy. Therefore it is
-    returned itself, and its identity text is stored in ``seen``. If it has been changed when it is
-    returned again, :class:`Unreadable` is raised.
+    An object whose class does not define equality would not equal its copy. Therefore the object
+    itself is returned, and its identity text is stored in ``seen``. Raises :class:`Unreadable` if
+    an object has changed when the call returns it again.
     """
     kind = type(output)
     if _is_fixed(output):

@@ -192,7 +192,7 @@ def display_name(name: str | Name, others: object = ()) -> str:
 
 
 def number_in(output: object) -> Number | None:
-    r"""Return ``output`` as a :class:`Number` if it is a finite number; otherwise None.
+    r"""Return ``output`` as a :class:`Number` if it is a finite number, not a bool; otherwise None.
 
     An array of dimension >= 1 with a single element counts as this element.
     """
@@ -242,7 +242,7 @@ def _numpy_value(number: Any) -> Exact | None:
 
 
 def written(line: str) -> object:
-    r"""Parse a line of a program's output: a JSON number as a number, any other line as text."""
+    r"""Parse a program's line: a JSON number as int, float or Written, any other line as text."""
     match = _JSON_NUMBER.fullmatch(line)
     if match is None:
         return line
@@ -427,9 +427,10 @@ _WITH_VALUE: Final = (*ALL_BASES, BaseException, np.generic)
 class StandIn:
     r"""A placeholder for an object that remains in another process.
 
-    It is equal only to itself. For an object of a subclass of int, tuple or another built-in type,
-    the placeholder is also an instance of this type. ``own`` contains the object's attributes,
-    ``fields`` the fields of a dataclass, and ``table`` the content of a table.
+    For an object of a subclass of int, tuple or another built-in type, the placeholder is also an
+    instance of this type and compared as such. Any other placeholder equals only itself. ``own``
+    contains the object's attributes, ``fields`` the fields of a dataclass, and ``table`` the
+    content of a table.
     """
 
     number: int
@@ -443,7 +444,7 @@ class StandIn:
 
 
 def fields_of(output: Any) -> tuple[tuple[str, Any], ...] | None:
-    r"""The fields of a dataclass, named tuple or masked array, as pairs (name, value), or None."""
+    r"""The fields of a dataclass, named tuple or masked array as pairs (name, value); else None."""
     names = field_names(output)
     if names is not None:
         return *all_attributes_of(output).items(), *zip(names, tuple.__iter__(output), strict=True)

@@ -235,7 +235,7 @@ class OutputParser:
     If ``lines`` is true, each output is a line of text. If ``as_json`` is also true, which means
     that all lines of the training runs were JSON, a line that is a JSON number is compared as this
     number, as written. Any other line is compared as text. If ``by_kind`` is true, only the type of
-    each output is compared (:func:`kind`). This is the case if the two datasets had no type in
+    each output is compared (:func:`kind`). ``by_kind`` is true if the two datasets had no type in
     common in the training runs, because values could hide what the types reveal.
     """
 

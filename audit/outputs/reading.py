@@ -68,9 +68,9 @@ class Place(NamedTuple):
 class NumberLine:
     r"""An array of numbers that are compared exactly, without rounding.
 
-    If all numbers have the same ``form`` (type), ``places`` contains integers. If ``floats`` is
-    true, these integers represent floats in the same order. If forms differ, ``places`` contains
-    :class:`Place` objects, and ``form`` is None.
+    If ``form`` is not None, all numbers have this type, and ``places`` contains integers. If
+    ``floats`` is true, these integers represent floats in the same order. If ``form`` is None,
+    ``places`` contains :class:`Place` objects.
     """
 
     places: NDArray[Any]
@@ -84,7 +84,7 @@ class NumberLine:
 
     @classmethod
     def of_floats(cls, numbers: NDArray[np.floating[Any]], form: str) -> NumberLine:
-        r"""Build the array from floats of at most 64 bits; those that are used must be finite."""
+        r"""Build the array from floats of at most 64 bits; nan and infinities become arbitrary."""
         bits = np.ascontiguousarray(numbers, dtype=np.float64).view(np.int64)
         return cls(places=np.where(bits < 0, bits ^ _MAX, bits), form=form, floats=True)
 
@@ -140,7 +140,7 @@ class NumberLine:
 
     @property
     def integral(self) -> bool:
-        r"""Whether all numbers are integers of one type."""
+        r"""Whether all numbers have integer values and one type, and none is -0.0."""
         if self.form is None:
             forms = {place.form for place in self.places}
             return len(forms) <= 1 and all(isinstance(place.value, int) for place in self.places)
@@ -185,7 +185,7 @@ class NumberLine:
         return NumberLine(places=self.places - 1, form=self.form, floats=self.floats)
 
     def search(self, numbers: NumberLine) -> Integers:
-        r"""For each entry of ``numbers``, count the entries of this array that are not larger."""
+        r"""For each of ``numbers``, count the entries of this sorted array that are not larger."""
         if not len(self) or not len(numbers):
             return np.zeros(len(numbers), dtype=np.int64)
         mine, theirs = self.places, numbers.places

@@ -425,7 +425,7 @@ def path_of(text: str) -> str:
 
 
 def table_parts(text: str) -> dict[str, str]:
-    r"""The properties (not the values) of a table, from its identity or structure; else {}.
+    r"""The properties (not the values) of a table with this identity or structure; {} for others.
 
     >>> import pandas as pd
     >>> table_parts(identity(pd.DataFrame({"n": [1]})))["the type of column n"]
@@ -450,7 +450,7 @@ def table_parts(text: str) -> dict[str, str]:
 
 
 def table_words(inside: Sequence[str], outside: Sequence[str], world: str) -> str | None:
-    r"""Describe the first property in which two sets of tables differ; None if there is none."""
+    r"""Describe a property that distinguishes two sets of tables; None if no property does."""
     mine, others = ([table_parts(text) for text in texts] for texts in (inside, outside))
     for part in dict.fromkeys(chain(*mine, *others)):
         here, there = ({each.get(part) for each in found} for found in (mine, others))
@@ -474,7 +474,7 @@ def _shown(value: str) -> str | None:
 
 
 def structure_words(inside: Sequence[str], outside: Sequence[str]) -> str | None:
-    r"""Describe how two sets of structures differ in a key or in the order of keys, if they do."""
+    r"""Describe a key or an order of keys that distinguishes two sets of structures; else None."""
     if not inside or not outside:
         return None
     mine, others = ([_KEY.findall(text) for text in texts] for texts in (inside, outside))
@@ -536,7 +536,7 @@ class Table:
 
 
 def joined(tables: Sequence[Table]) -> Table:
-    r"""Concatenate the rows of tables with one schema, padded to the width of the widest."""
+    r"""Concatenate the rows of tables with one schema, padded to the widest table."""
     if len(tables) == 1:
         return tables[0]
     width = max(table.width for table in tables)
@@ -572,7 +572,7 @@ class Schema:
     hashed: set[str] = dataclasses.field(default_factory=set)
 
     def place(self, path: str) -> int:
-        r"""The column index of a path; a new path gets the next index."""
+        r"""The column index of a path. A new path gets the next index, or a hash after 2048."""
         found = self.places.get(path)
         if found is not None:
             return found

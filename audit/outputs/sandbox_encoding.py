@@ -4,8 +4,8 @@ Only data are sent. Numbers, text, arrays and containers of them arrive unchange
 other class remains in its process, and the receiver gets a placeholder, a
 :class:`audit.outputs.identity.StandIn`. The placeholder contains a number, the name of the object's
 class, its repr, its attributes that hold data, the fields of a dataclass, and the content of a
-table. Two placeholders are the same if their objects have the same identity. The bytes are a pickle
-that may refer only to :func:`_made`, so unpacking runs no code of the sender's classes.
+table. Two placeholders are the same if their objects have the same class and identity. The bytes
+are a pickle that may refer only to :func:`_made`, so unpacking runs none of the sender's code.
 
 An instance of a subclass of list, tuple, array, ... arrives as an instance of a class with the same
 name, whose items are plain data. A named tuple keeps the names of its fields.
@@ -99,8 +99,9 @@ def pack(value: object, objects: Objects) -> bytes:
 def unpack(data: bytes, known: dict[int, Any], objects: Objects | None = None) -> Any:
     r"""Parse the bytes that :func:`pack` returned. Raises ValueError if they are invalid.
 
-    ``known`` contains earlier placeholders from the same sender, by number. If ``objects`` is
-    given, placeholders for this process's own objects are converted back to these objects.
+    ``known`` contains earlier placeholders from the same sender, by number, and receives the new
+    placeholders. If ``objects`` is given, placeholders for this process's own objects are converted
+    back to these objects.
     """
     try:
         return _Unpickler(io.BytesIO(data), known, objects).load()

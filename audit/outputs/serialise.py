@@ -46,7 +46,7 @@ class Unstorable(Exception):
 
 
 def pack(outputs: Outputs) -> bytes:
-    r"""Serialise outputs as bytes."""
+    r"""Serialise outputs as bytes. Raises :class:`Unstorable` if that would lose information."""
     if type(outputs) is np.ndarray and _is_plain(outputs):
         buffer = io.BytesIO()
         np.lib.format.write_array(buffer, outputs, version=(1, 0), allow_pickle=False)
@@ -71,7 +71,7 @@ def unpack(data: bytes) -> Outputs:
 
 
 def encode(value: object, depth: int = 0) -> Any:
-    r"""Encode a value as JSON data that also state the types of its elements."""
+    r"""Encode a value as JSON data with all types, or raise :class:`Unstorable`."""
     if depth > _DEEPEST:
         raise Unstorable(f"{type(value).__name__}, nested deeper than {_DEEPEST}")
     written = _WRITTEN.get(type(value))

@@ -43,8 +43,8 @@ class Watchdog:
     thread of the interpreter, so it ends any Python loop that does not catch the exception. It
     cannot stop native code that never returns, code that catches everything, or code that replaces
     the SIGALRM handler. Therefore a sandbox, a worker (``jobs`` other than 1) and an ``exec:``
-    target are killed from outside the process. Outside the main thread, or without POSIX timers,
-    the watchdog does nothing, and ``active`` is false.
+    target are killed from outside the process. Outside the main thread, without POSIX timers or if
+    ``seconds`` is None, the watchdog limits nothing, and ``active`` is false.
 
     ``interrupted`` is true for a user's Ctrl-C, and false for a KeyboardInterrupt that the target
     raised. ``due`` is the time at which the running call must end, on the clock of
@@ -151,7 +151,7 @@ _published: Final[list[Any]] = []
 
 
 def publish(memory: Any) -> None:
-    r"""Record the start and end of each call in memory that another process can read."""
+    r"""Record the start and end of each call in ``memory``, which another process can read."""
     _published[:] = [memory]
 
 
@@ -215,8 +215,8 @@ def failure(
 ) -> TargetFailed:
     r"""Convert an exception raised in a call to a failure of the target.
 
-    It states the exception's type, message and location in one line. A user's Ctrl-C is raised
-    again.
+    The returned failure states the exception's type, message and location in one line. A user's
+    Ctrl-C is raised again.
     """
     if isinstance(error, KeyboardInterrupt) and current().interrupted:
         raise error

@@ -131,16 +131,16 @@ class Stream(IntEnum):
 
 
 def stream(seed: int, purpose: Stream, *place: int) -> np.random.SeedSequence:
-    r"""The seed of a random stream; streams with a different purpose or index are independent."""
+    r"""The seed of a random stream; streams with different arguments are independent."""
     return np.random.SeedSequence(seed, spawn_key=(int(purpose), *place))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    r"""The outputs of a block in run order; some may be missing.
+    r"""The outputs of a block in run order; those of the last runs may be missing.
 
     ``error`` is the error of the target, if any. ``interrupted`` states that Ctrl-C was pressed,
-    and ``limited`` that calls had a time limit.
+    and ``limited`` that the calls had a time limit, or that no limit was requested.
     """
 
     outputs: Outputs
@@ -188,7 +188,7 @@ def probe_of(plan: Plan) -> Block:
 def draw_block(
     target: Target, block: Block, *, progress: Callable[[int], None] | None = None
 ) -> Drawing:
-    r"""Draw the outputs of a block, until the target fails, Ctrl-C is pressed or the time is up."""
+    r"""Draw a block; stop early if the target fails, Ctrl-C is pressed or the time is up."""
     pieces: list[Outputs] = []
     error: TargetFailed | None = None
     interrupted = False

@@ -30,9 +30,9 @@ _PLAIN: Final = OutputParser(lines=False, as_json=False, by_kind=False)
 class BlockRuns:
     r"""The runs of one block: their raw outputs, datasets, and the values of each feature.
 
-    ``worlds`` contains the dataset of each run. ``viewed`` contains the values of each feature; it
-    is empty if computing a feature, or code of the outputs' classes, failed. ``process`` is the
-    evidence of a sequential test after this block.
+    ``worlds`` contains the dataset of each run, True for B. ``viewed`` contains the values of each
+    feature; it is empty if computing a feature, or code of the outputs' classes, failed.
+    ``process`` is the evidence of a sequential test after this block.
     """
 
     block: Planned
@@ -51,8 +51,8 @@ class DrawnRuns:
     - ``forms``: parsers of the outputs of each pair of datasets, and of the values of each feature;
     - ``features``: the features of each pair. If there are none, the outputs themselves are tested.
 
-    This is the only mutable object of an audit. No choice in it depends on the tested runs. A block
-    is stored with a single append, so that Ctrl-C leaves it either complete or absent.
+    This object contains the mutable state of an audit. No choice in it depends on the tested runs.
+    A block is stored with a single append, so that Ctrl-C leaves it either complete or absent.
     """
 
     plan: Plan
@@ -93,7 +93,7 @@ class DrawnRuns:
 
     @property
     def rejected_at(self) -> int | None:
-        r"""The number of runs after which a sequential audit refuted the claim, or None."""
+        r"""The number of runs after which a sequential audit refuted the claim; else None."""
         process = self.process
         return None if process is None else process.rejected_at(self.plan.alpha)
 
@@ -137,7 +137,7 @@ class DrawnRuns:
 
     @property
     def of_floats(self) -> bool:
-        r"""Whether any of the first outputs is a float or contains floats."""
+        r"""Whether any of the first 64 outputs of a pair is a float or contains floats."""
         return any(
             _holds_floats(self.form(pair).values(self.outputs(pair)[:_LOOKED_AT]))
             for pair in range(len(self.plan.pairs))
@@ -178,7 +178,10 @@ class DrawnRuns:
         return replace(plain, outputs=found, models=models, first=lambda runs: scores(runs)[0])
 
     def keep(self, block: Planned, outputs: Outputs) -> None:
-        r"""Parse and store the outputs of a block, which may be incomplete."""
+        r"""Parse and store the outputs of a block, which may be incomplete.
+
+        If that raises :class:`TargetFailed`, the outputs are stored without values of features.
+        """
         worlds = worlds_of(self.plan, block)[: len(outputs)]
         if not len(outputs):
             return
@@ -255,7 +258,10 @@ class DrawnRuns:
             return self.forms[view].apply(seen)
 
     def finish(self, stopped: str) -> DrawnRuns:
-        r"""Store the reason ``stopped`` why no more runs are drawn, and return self."""
+        r"""Store the reason ``stopped`` why no more runs are drawn, and return self.
+
+        Sets ``error`` if all outputs of a pair are None.
+        """
         self.stopped = stopped
         several = len(self.plan.pairs) > 1
         for pair in range(len(self.plan.pairs)):

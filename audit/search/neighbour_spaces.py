@@ -4,8 +4,8 @@ r"""The spaces of neighbouring datasets in which ``--search`` looks for a pair.
                             two integers that differ by at most ``apart``
     vector:dimension=5,low=0,high=2[,sensitivity=1][,norm=box]
                             answers to queries; between neighbours, ``sensitivity`` bounds the
-                            change of each answer (norm=box), the sum of all changes (norm=l1) or
-                            the sum of their squares (norm=l2-squared)
+                            change of each answer (norm=box), the sum of absolute changes (norm=l1)
+                            or the sum of squared changes (norm=l2-squared)
     histogram:bins=5[,most=10]
                             counts up to ``most``; neighbours differ in one person, who is moved to
                             another bin, or added or removed
@@ -84,7 +84,7 @@ class Space(ABC):
         ...
 
     def mutate(self, pair: DatasetPair, rng: np.random.Generator) -> DatasetPair:
-        r"""Return a pair that differs slightly from ``pair``, or a random pair if none is found."""
+        r"""Return a pair slightly different from ``pair``, or a random pair if none is found."""
         for _ in range(_ATTEMPTS):
             found = self._step(pair, rng)
             if key(found) != key(pair) and self.neighbours(*found):
@@ -311,7 +311,7 @@ _Entry: TypeAlias = list[int] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Datasets(Space):
-    r"""Lists of at most ``most`` integers in [low, high], whose neighbours differ in one of them.
+    r"""Lists of at most ``most`` integers in [low, high]; neighbours differ in one integer.
 
     The integer is replaced or, under add-remove, added or removed.
     """
@@ -402,8 +402,8 @@ class Streams(Space):
     r"""Streams of ``steps`` entries, each of which is a pair [user, event], or None.
 
     Neighbours differ in one event or, for ``Unit.USER``, in any number of events of one user. Each
-    of these events is replaced by another event or, under add-remove, removed. A user who is
-    removed has no events left.
+    of these events is replaced by another event of this user or, under add-remove, removed. A user
+    who is removed has no events left.
     """
 
     low: int

@@ -70,8 +70,8 @@ class Candidate(Facts):
     maximum for delta = 0. Let r be the rate of right guesses for outputs in the same cell as the
     output of a run, and E the mean over the posterior distribution of r. From the mean over runs of
     E[max(0, r - q)], its value expected by chance and delta/(1 + e^epsilon) are subtracted. The
-    score is the result times sqrt(runs). For a claimed curve, it is the largest score of three of
-    its points.
+    result is multiplied by sqrt(runs). The score is the largest such product over all features and,
+    for a claimed curve, over three of its points.
     """
 
     pair: DatasetPair
@@ -111,7 +111,7 @@ class SearchResult(Facts):
 
 
 def training_runs(runs: int) -> int:
-    r"""The number of an audit's runs that the search may use; the others are kept for the test."""
+    r"""How many of an audit's ``runs`` (at least 1000) a search may use; the test uses the rest."""
     if integer("runs", runs) < _LEAST:
         raise InvalidParameter(
             "runs", runs, f"must be >= {_LEAST:,}, to leave enough runs for both search and test"

@@ -10,7 +10,7 @@ which starts at 1 and is multiplied in each run by
 
 If the mechanism is (epsilon, delta)-DP, the wealth is a supermartingale, so the probability that it
 ever reaches 1/alpha is at most alpha (Ville's inequality). The fee is subtracted in every run, also
-in runs without a guess. Without it, a bet on a single revealing output would always win, although
+in runs without a guess. Without the fee, a bet on one revealing output would always win, although
 the claim allows such an output with probability delta. Proof: ``docs/proofs/audit_tests.md``.
 """
 
@@ -68,12 +68,12 @@ class EProcess(Watched):
 
     The test bets on the dataset of each run. Its wealth is averaged over bets and claimed points.
     If the claim holds, the wealth ever reaches 1/alpha with probability at most alpha (an
-    e-process). ``path[t-1]`` is the logarithm of the wealth after t runs. The guessing ``rule`` is
-    learned again at each *look*, that is, when the number of runs is in :data:`audit.claims.LOOKS`.
-    ``trials`` contains the results of the guesses between looks, and ``pending`` the runs since the
-    last look. ``isotonic`` is passed to :func:`audit.statistical_tests.choose_event.learn_rule`.
-    Instances are frozen: :meth:`update` returns the next state, which depends only on the runs so
-    far.
+    e-process). ``path[t-1]`` is the logarithm of the wealth after t runs, and ``wealth[i, j]`` the
+    logarithm of the current wealth of bet j against point i. The guessing ``rule`` is learned again
+    at each *look*, that is, when the number of runs is in :data:`audit.claims.LOOKS`. ``tally``
+    contains the outputs up to the last look, ``trials`` the results of the guesses up to then, and
+    ``pending`` the runs since then. ``isotonic`` is passed to :func:`learn_rule`. Instances are
+    frozen: :meth:`update` returns the next state.
     """
 
     claims: tuple[tuple[float, float], ...]
@@ -109,7 +109,7 @@ class EProcess(Watched):
 
     @property
     def log_wealth(self) -> Floats:
-        r"""The current logarithm of the wealth for each claimed point, averaged over the bets."""
+        r"""For each claimed point, the logarithm of its current wealth (the mean over all bets)."""
         return log_mean(self.wealth.T, _LOG_WEIGHTS)
 
     def update(self, outputs: object, worlds: object) -> EProcess:
@@ -166,7 +166,7 @@ class EProcess(Watched):
         e-process. This e-process is evaluated at three kinds of times: at every look, after the
         last run, and after the run since the last look at which the wealth against the claim was
         largest. The bound is the grid point just below the smallest grid point that was not
-        rejected. It is 0.0 if the smallest grid point of all was not rejected.
+        rejected. It is 0.0 if the grid point 0 was not rejected.
         """
         bar = log_bar(alpha)
         rate = read_claim(0, delta)[1]
@@ -184,11 +184,11 @@ class EProcess(Watched):
         return float(_COARSE[start - 1]) if start else 0.0
 
     def witness(self, place: int = 0) -> Witness | None:
-        r"""The event with which the most successful bet won against the claimed point ``place``.
+        r"""An event that is evidence against the claimed point with index ``place``.
 
-        ``place`` is the index of the point in the claim. The event is a set of outputs for which
-        the bet guesses one dataset. It is counted in the runs between those two looks in which the
-        bet won most. Returns None if there is no such event.
+        The event is the set of outputs for which one expert guesses one dataset, namely the expert
+        whose bet has the most wealth. The runs are split at the looks, and the event is counted in
+        the part where this bet won most. Returns None if the expert has no event in any part.
         """
         bet = int(np.argmax(self.wealth[place, : len(_EXPERT_BETS)]))
         epsilon, delta = self.claims[place]
@@ -201,7 +201,7 @@ class EProcess(Watched):
 
 
 def watch(epsilon: RationalLike, delta: RationalLike = 0, *, isotonic: bool = False) -> EProcess:
-    r"""Start a sequential test of an (epsilon, delta)-DP claim."""
+    r"""Start a sequential test of an (epsilon, delta)-DP claim, where epsilon is at most 512."""
     return watch_curve([(epsilon, delta)], isotonic=isotonic)
 
 
@@ -210,7 +210,8 @@ def watch_curve(
 ) -> EProcess:
     r"""Start a sequential test of the claim that (epsilon, delta)-DP holds at all points.
 
-    The test uses the average of the e-processes of the points, which is also an e-process.
+    Every epsilon must be at most 512. The average of the points' e-processes is tested; it is also
+    an e-process.
     """
     points = tuple(read_claim(epsilon, delta) for epsilon, delta in claims)
     if not points:

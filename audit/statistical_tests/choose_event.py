@@ -2,9 +2,9 @@ r"""Learn from earlier runs which dataset (A or B) to guess from an output.
 
 All outputs are divided into *cells*: intervals of numbers, and single labels
 (:mod:`audit.statistical_tests.event`). A *rule*, learned from earlier runs, selects cells for each
-epsilon of a claim. In each selected cell it guesses dataset A or dataset B, and in the others it
-makes no guess. The rule may depend on earlier runs in any way: it affects the power of the test,
-but never its validity (``docs/proofs/audit_tests.md``).
+epsilon of a claim. In each selected cell the rule guesses dataset A or dataset B, and in the other
+cells it makes no guess. The rule may depend on earlier runs in any way: it affects the power of the
+test, but never its validity (``docs/proofs/audit_tests.md``).
 
 A rule has these numbers for each cell, which are positive for B and negative for A:
 
@@ -36,8 +36,8 @@ special: Final = LazyModule("scipy.special")  # slow: not loaded by an audit wit
 
 EXPERTS: Final = ("zero cut", "strict 0.1", "best cut 0.1", "best cut 0.003", "leader")
 r"""The names of the tested experts of a rule, in the order of :attr:`ThresholdFamily.experts`, and
-of the leader, which guesses in each block like one of them or like the last, untested expert (which
-uses the learned odds).
+of the leader. In each block, the leader guesses like a tested expert or like the last, untested
+expert (which uses the learned odds).
 """
 
 _LOOSE: Final = 0.1
@@ -62,7 +62,7 @@ class Votes:
     r"""How often the guesses of one expert were right and wrong, for several values of epsilon.
 
     The arrays ``right``, ``wrong`` and ``sides`` have one entry per epsilon. ``sides`` is the
-    number of different datasets (0, 1 or 2) that the expert guesses in any cell.
+    number of different datasets (0, 1 or 2) that the expert guesses in its cells.
     """
 
     right: Integers
@@ -84,9 +84,9 @@ class Expert:
 
     Both sums are over the cells with a guess; n is the number of past runs in a cell, rate is the
     predicted fraction of right guesses in the cell, and q = e^epsilon/(1 + e^epsilon). ``seen[i]``
-    is the sum of n over ``order[i:]``, and ``promise[i]`` is the sum of n rate over it. ``ends``
-    contains the index in ``order`` after the last cell in which A is guessed, and the same index
-    for B.
+    is the sum of n over ``order[i:]``, and ``promise[i]`` is the sum of n rate over ``order[i:]``.
+    ``ends`` contains the index in ``order`` after the last cell in which A is guessed (0 if A is
+    guessed in no cell), and the same index for B.
     """
 
     order: Integers
@@ -141,10 +141,10 @@ class Expert:
         return found
 
     def promised(self, cuts: Integers, q: Floats) -> Floats:
-        r"""The predicted excess of right guesses over ``q`` times all guesses, in standard
-        deviations.
+        r"""The predicted excess of right guesses over ``q`` times all, in standard deviations.
 
-        The guesses are those in the cells ``order[cuts:]``. The result is nan without predictions.
+        For each of ``cuts``, the guesses in the cells ``order[cut:]`` count. The result is nan if
+        ``promise`` is None.
         """
         if self.promise is None:
             return np.full(len(cuts), np.nan)
@@ -173,8 +173,8 @@ class ThresholdFamily:
     r"""A rule, learned from earlier runs, that guesses the dataset from the output.
 
     ``lean`` contains the learned log-odds of dataset B in each cell of outputs. Each of ``experts``
-    selects the cells in which to guess in its own way. The last expert selects cells by ``lean``.
-    It is not tested by itself, but :func:`follow` may copy its guesses.
+    has its own way to select the cells in which it guesses. The last expert selects cells by
+    ``lean``. The last expert is not tested by itself, but :func:`follow` may copy its guesses.
     """
 
     cells: Cells
@@ -185,9 +185,9 @@ class ThresholdFamily:
     def odds(self) -> tuple[Floats, Floats, Floats, Floats]:
         r"""Four versions of the log-odds of dataset B in each cell of outputs.
 
-        They are the learned log-odds; the same, but 0 except for labels and unusually frequent
-        numbers; and two conservative versions, the signed reaches of the experts "strict 0.1" and
-        "best cut 0.003".
+        The first version is the learned log-odds. The second version keeps these for labels and
+        unusually frequent numbers, and is 0 elsewhere. The last two are conservative: the signed
+        reaches of the experts "strict 0.1" and "best cut 0.003".
         """
         alone = np.ones(len(self.lean), dtype=np.bool_)
         alone[: self.cells.intervals] = self.cells.alone
@@ -211,11 +211,11 @@ def learn_rule(tally: Tally, *, isotonic: bool = False) -> ThresholdFamily:
     if their rates differ by more than three standard deviations; then there is hardly any
     shrinkage. The rate of a label is shrunk towards 1/2 in the same way.
 
-    The reach of a cell (see the module docstring) bounds the epsilon that guesses in it can refute.
-    A node that does not depart takes its parent's reach if that is larger or points to the other
-    dataset. The expert "zero cut" guesses in every cell by the sign of the log-odds. The other
-    experts guess only in cells with a reach above epsilon. "best cut 0.1" also uses the reaches of
-    half-lines, which are the best events if the likelihood ratio is monotone.
+    The reach of a cell (see the module docstring) bounds the epsilon that guesses in the cell can
+    refute. A node that does not depart takes its parent's reach if the parent's reach is larger or
+    points to the other dataset. The expert "zero cut" guesses in every cell by the sign of the
+    log-odds. The other experts guess only in cells with a reach above epsilon. "best cut 0.1" also
+    uses the reaches of half-lines, which are the best events if the likelihood ratio is monotone.
     """
     cells = tally.cells()
     past = cells.counts.sum(axis=0)
@@ -305,9 +305,9 @@ def _pass_down(parent: Floats, own: Floats, departs: NDArray[np.bool_]) -> Float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    r"""A learned rule, and the outputs of the runs after it was learned.
+    r"""A learned rule, and how often later runs fell into each of its cells.
 
-    ``counts``, of shape (2, cells), contains the number of these runs in each cell of outputs; row
+    ``counts``, of shape (2, cells), contains the number of later runs in each cell of outputs; row
     0 is for dataset A. ``integral`` states that all numbers so far are integers, and only affects
     the description of events. ``sums`` caches the results of :meth:`Expert.sums` by expert.
     """
@@ -370,13 +370,13 @@ def follow(
 ) -> tuple[list[Votes], list[Integers]]:
     r"""Guess in each block of runs like the expert that scored best in earlier blocks.
 
-    ``views`` contains the results of several features on the same runs, block by block, and the
-    experts of all of them are candidates. Returns, for each block, the counts of right and wrong
-    guesses, and the index of the chosen expert. The score of an expert is the sum of three terms:
-    the excess of its right guesses over the maximum that the claim allows, in standard deviations;
-    half of its predicted excess, which is limited to the observed excess plus 2; and a head start.
-    There are no guesses in blocks that end within the first twentieth of the runs: too little is
-    known before them.
+    ``views`` contains the results of several features on the same runs, block by block. All experts
+    of all features are candidates. Returns, for each block, the counts of right and wrong guesses,
+    and for each epsilon the index of the chosen expert (i len(EXPERTS) + j for expert j of feature
+    i). The score of an expert is the sum of three terms: the excess of its right guesses over the
+    maximum that the claim allows, in standard deviations; half of its predicted excess, which is
+    limited to the observed excess plus 2; and a head start. There are no guesses in blocks that end
+    within the first twentieth of the tested runs, when too little is known.
     """
     q, each = special.expit(epsilons), np.arange(len(epsilons))
     beyond, spread = np.zeros((1, len(epsilons))), np.zeros((1, len(epsilons)))

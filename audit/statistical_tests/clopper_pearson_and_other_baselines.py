@@ -96,7 +96,7 @@ class Scores:
         return Scores(numbers=self.numbers[chosen], worlds=self.worlds[chosen])
 
     def thresholds(self, most: int = _MOST_THRESHOLDS) -> Floats:
-        r"""The distinct scores or, if there are more than n = ``most``, about n quantiles."""
+        r"""The distinct scores or, if there are more than n = ``most``, at most n quantiles."""
         distinct = np.unique(self.numbers)
         if len(distinct) <= most:
             return distinct
@@ -105,7 +105,7 @@ class Scores:
     def counts(self, thresholds: Floats) -> Iterator[Counts]:
         r"""Yield the counts of four events at all thresholds t.
 
-        The events are "score <= t" and "> t" as signs of dataset A, then the same as signs of B.
+        The events are "score <= t" and "> t" as signs of dataset A, then both as signs of B.
         """
         sides = [np.sort(self.numbers[self.worlds == world]) for world in (False, True)]
         below = [np.searchsorted(side, thresholds, side="right") for side in sides]
@@ -139,8 +139,8 @@ def _bounded(counts: Counts, delta: float, level: float) -> Floats:
 def chosen_event(scores: Scores, parameters: BaselineParameters) -> Counts | None:
     r"""Choose a threshold event on a random half of the runs, and count it in the other half.
 
-    The event has the largest bound on epsilon in the first half. Returns None for fewer than two
-    runs.
+    On the half where it is chosen, the event has the largest bound on epsilon. Returns None for
+    fewer than two runs.
     """
     order = parameters.generator.permutation(len(scores.numbers))
     train, test = scores.part(order[: len(order) // 2]), scores.part(order[len(order) // 2 :])
@@ -236,9 +236,9 @@ def bayes(scores: Scores, parameters: BaselineParameters) -> float:
     on the other half. If it occurred in k of n runs on a dataset, its probability there has a
     Beta(k + 1/2, n - k + 1/2) posterior. The posteriors of the two datasets are independent, and
     the posterior of epsilon is the law of the least epsilon that allows both probabilities. This is
-    not a confidence bound: epsilon = 0 has posterior probability 0, so the bound is always
-    positive, even for identical datasets. Source: Zanella-Beguelin et al. 2023, "Bayesian
-    estimation of differential privacy".
+    not a confidence bound: for delta = 0, epsilon = 0 has posterior probability 0, so the result is
+    positive even for identical datasets. Source: Zanella-Beguelin et al. 2023, "Bayesian estimation
+    of differential privacy".
     """
     counts = chosen_event(scores, parameters)
     if counts is None:
@@ -270,11 +270,11 @@ def gaussian_dp(scores: Scores, parameters: BaselineParameters) -> float:
     r"""A bound on epsilon from the error rates, under the assumption of a Gaussian mechanism.
 
     At every threshold, let p be a lower Clopper-Pearson bound on the probability of the threshold
-    event on one dataset, and q an upper bound on the other dataset, each at level alpha/2. Then mu
-    = Phi^-1(p) - Phi^-1(q). The largest mu is converted to epsilon with the privacy curve of N(0,
-    1) against N(mu, 1). Not valid: mu does not determine the privacy curve of other mechanisms, and
-    the threshold is chosen on the tested runs. Source: Nasr et al. 2023, "Tight auditing of
-    differentially private machine learning", after Dong, Roth and Su 2022.
+    event on one dataset, and q an upper bound on its probability on the other dataset, each at
+    level alpha/2. Then mu = Phi^-1(p) - Phi^-1(q). The largest mu is converted to epsilon with the
+    privacy curve of N(0, 1) against N(mu, 1). Not valid: mu does not determine the privacy curve of
+    other mechanisms, and the threshold is chosen on the tested runs. Source: Nasr et al. 2023,
+    "Tight auditing of differentially private machine learning", after Dong, Roth and Su 2022.
     """
     mu = 0.0
     for counts in scores.counts(scores.thresholds()):
@@ -286,7 +286,7 @@ def gaussian_dp(scores: Scores, parameters: BaselineParameters) -> float:
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    r"""The least epsilon at ``delta`` for N(0, 1) against N(mu, 1), rounded down."""
+    r"""The least epsilon at ``delta`` for N(0, 1) against N(mu, 1), rounded down; may be inf."""
     if mu <= 0.0:
         return 0.0
     if delta == 0.0:
@@ -305,8 +305,8 @@ def one_run(scores: Scores, parameters: BaselineParameters) -> float:
     r"""Test guesses as in a one-run audit, with the runs in place of canaries.
 
     One dataset is guessed for the lowest tenth of the outputs, and the other for the highest tenth.
-    Valid: both assignments are tested, each at level alpha/2. The bound is the largest rejected
-    epsilon.
+    Valid: both assignments are tested, each at level alpha/2 (proven only for delta = 0, see
+    :func:`one_run_p_value`). The bound is the largest rejected epsilon.
     """
     canaries = len(scores.numbers)
     end = canaries // GUESSED
@@ -378,7 +378,7 @@ _NOT_NUMBERS: Final = "does not apply to these outputs: not all of them are fini
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineFinding:
-    r"""The result of one baseline; ``epsilon_lower`` is None if the outputs are not numbers."""
+    r"""The result of a baseline; ``epsilon_lower`` is None if an output is not a finite number."""
 
     name: str
     epsilon_lower: float | None
@@ -387,10 +387,7 @@ class BaselineFinding:
 
 
 def baseline_names(names: Iterable[str]) -> tuple[str, ...]:
-    r"""Parse baseline names, without repetition, in the order of :data:`BASELINES`.
-
-    "all" stands for all baselines.
-    """
+    r"""Parse baseline names, in the order of :data:`BASELINES`; "all" stands for every name."""
     given = set(names)
     for name in sorted(given - BASELINES.keys() - {"all"}):
         find_name("baseline", name, dict.fromkeys((*BASELINES, "all")))

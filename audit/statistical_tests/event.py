@@ -44,7 +44,7 @@ class Labels:
         return (self.names[code] for code in self.codes.tolist())
 
     def add(self, names: Sequence[str | Name], codes: Integers) -> tuple[Labels, Integers]:
-        r"""Add the labels ``names[codes]``; return all labels, and the index of each of these."""
+        r"""All labels with the distinct ``names[codes]`` added, and the indices of the latter."""
         if not len(codes):
             return self, codes
         if self.known is None and (names is self.names or not len(self)):
@@ -116,7 +116,7 @@ class Tally:
 
     @property
     def crowd(self) -> int:
-        r"""How often a number must occur to get its own cell; 1 if every number gets a cell."""
+        r"""A number that occurs at least this often gets its own cell; 1 if every number does."""
         runs = int(self.number_counts.sum())
         most = min(_MOST_INTERVALS, 8 + math.isqrt(16 * runs))
         return 1 if len(self.numbers) <= most else -(-runs // most)
@@ -133,7 +133,8 @@ class Tally:
     def rare(self, least: float) -> float:
         r"""The fraction of runs whose output is a label that occurred fewer than ``least`` times.
 
-        A label is an output that is not a number. The larger of the two datasets' fractions counts.
+        A label is an output that is not a number. Of the fractions on the two datasets, the larger
+        one is returned.
         """
         few = self.label_counts.sum(axis=0) < least
         runs = self.number_counts.sum(axis=1) + self.label_counts.sum(axis=1)
@@ -143,8 +144,8 @@ class Tally:
     def looked_at(self) -> int:
         r"""The number of runs that can help to choose an event that distinguishes the datasets.
 
-        Their output is a number, or a label that occurred before. If all outputs agree, there are
-        none.
+        Their output is a number, or a label that occurred before. The result is 0 if all outputs
+        agree.
         """
         if len(self.numbers) + len(self.labels) < 2:
             return 0
@@ -172,12 +173,11 @@ class Tally:
     def cells(self) -> Cells:
         r"""Divide all outputs into cells, learned from these runs.
 
-        The number of intervals is at most about 4 sqrt(runs), and at most about 2048. If there are
-        no more distinct numbers than that, each number has its own interval. Otherwise each
-        frequent number has its own interval, and the other intervals contain about equally many
-        runs. Each label also has its own cell. The last cell is for new labels. Its counts are
-        those of the labels that occurred once (the Good-Turing estimate of how new labels are
-        spread over the datasets).
+        Let n be about 4 sqrt(runs), but at most 2048. If there are at most n distinct numbers, each
+        number has its own interval. Otherwise each frequent number has its own interval, and at
+        most about n other intervals contain about equally many runs each. Each label also has its
+        own cell. The last cell is for new labels. Its counts are those of the labels that occurred
+        once (the Good-Turing estimate of how new labels are spread over the datasets).
         """
         integral = self.numbers.integral
         cuts, after, repeated = self._cuts(integral=integral)
@@ -227,11 +227,11 @@ class Tally:
 class Cells:
     r"""A partition of all outputs into cells: intervals, then known labels, then other labels.
 
-    The intervals are ``[cuts[i-1], cuts[i])``. ``counts``, of shape (2, cells), contains the
-    numbers of training runs. ``alone`` marks each interval that is a single, unusually frequent
-    number. The fields ``after`` (whether a cut lies just above a frequent number), ``integral``
-    (whether all numbers are integers) and ``zeros`` (whether 0.0 and -0.0 occurred) only affect the
-    description of events.
+    The intervals are ``[cuts[i-1], cuts[i])``. ``counts``, of shape (2, cells), contains the number
+    of earlier runs in each cell; row 0 is for dataset A. ``alone`` marks each interval that is a
+    single, unusually frequent number. The fields ``after`` (whether a cut lies just above a
+    frequent number), ``integral`` (whether all numbers are integers) and ``zeros`` (whether 0.0 and
+    -0.0 occurred) only affect the description of events.
     """
 
     cuts: NumberLine
@@ -248,7 +248,7 @@ class Cells:
         return len(self.cuts) + 1
 
     def ends(self, *, integral: bool) -> list[float]:
-        r"""The boundaries between intervals, which are integers if ``integral`` is true."""
+        r"""The boundaries between intervals as floats, with integer values if ``integral``."""
         behind = self.cuts.listed() if self.cuts.form is None else ()
         shift = [float(integral and place.behind) for place in behind] or [0.0] * len(self.cuts)
         return [end + by for end, by in zip(self.cuts.as_floats().tolist(), shift, strict=True)]
@@ -269,7 +269,7 @@ class Cells:
     def pieces(
         self, chosen: NDArray[np.bool_], *, integral: bool, of: str = "output"
     ) -> list[tuple[str, slice]]:
-        r"""Describe the chosen cells: one text per run of adjacent intervals, and one per label.
+        r"""Describe the chosen cells: one text for each block of adjacent intervals or label.
 
         Returns pairs of the text and the slice of cells that it describes. ``of`` is the name of
         the output in the texts. A single value is described in braces. If ``integral`` is true,
@@ -387,7 +387,7 @@ class Witness(Facts):
 
     @property
     def margin(self) -> float:
-        r"""How much more often the event occurred on one dataset, in standard deviations."""
+        r"""How much more often the event occurred on ``world``, in standard deviations."""
         beyond = self.inside_b - self.inside_a
         total = self.inside_b + self.inside_a
         return (beyond if self.world == "B" else -beyond) / math.sqrt(total + 1)
@@ -450,8 +450,8 @@ def witness_of(
     r"""The event that the output is in a chosen cell, with its counts in later runs.
 
     ``counts``, of shape (2, cells), contains the numbers of later runs. Only the twelve chosen
-    labels or blocks of adjacent intervals with the most earlier runs form the event. Returns None
-    if no earlier run was in any chosen cell.
+    labels or blocks of adjacent intervals with the most earlier runs form the event. Unknown labels
+    do not belong to the event. Returns None if this leaves no cell with earlier runs.
     """
     past = cells.counts.sum(axis=0)
     known = chosen & (past > 0)

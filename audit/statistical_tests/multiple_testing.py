@@ -101,12 +101,12 @@ def weigh(
     r"""Combine all tests of a claim: it is refuted if any claimed point is refuted by any test.
 
     ``family`` contains the evidence. An outcome is marked ``refuted`` at the level of the whole
-    audit: the probability that any true claim is marked is at most alpha. The bounds
+    audit: the probability that any true point is marked is at most alpha. The bounds
     ``epsilon_lower`` hold together with probability 1 - alpha, because each is computed at the
     test's share of alpha, divided by the number of distinct deltas. The outcomes of leaders (see
     the module docstring) follow those of all views. ``resolution`` is the result of
-    :func:`resolution_of`. ``models`` contains the models of each view, which describe the event of
-    a learned score. The choice of views must not depend on their runs.
+    :func:`resolution_of`. ``models`` contains for each view the models that describe the event of a
+    learned score, or None. The choice of views must not depend on their runs.
     """
     level, points = rational("alpha", alpha), family.claim.points
     found = family.judged(level)
@@ -218,8 +218,8 @@ class FixedFamily:
         r"""The p-value of a claimed point in one test (a view or a leader).
 
         If delta > 0, the p-value uses confidence bounds on the probability of a guess. Their error
-        probability is the test's share of ``level`` divided by :data:`BERGER_BOOS_SHARE`, and the
-        p-value is never below this error probability.
+        probability is the test's share of ``level``, divided by the number of claimed points and by
+        :data:`BERGER_BOOS_SHARE`. The p-value is never below this error probability.
         """
         share = level * self.parts[test] / len(self.claim.points)
         return self.evidence[test].p_value(*point.exact, spend=share / BERGER_BOOS_SHARE)
@@ -252,9 +252,10 @@ class FixedFamily:
         )
 
     def witness(self, test: int, place: int, share: Fraction) -> tuple[int, Witness | None]:
-        r"""The event that is the evidence of a test against a claimed point, and its view's index.
+        r"""The index of a view, and its event that is the evidence of a test against a point.
 
-        For a leader, the view is the one that the leader copied in the block of the event.
+        The event is None if the test has no event. For a leader, the view is the one that the
+        leader copied in the block of the event. ``place`` is the index of the claimed point.
         """
         at = self.claim.points[place].exact
         view, found = self.evidence[test].followed(*at, spend=share / BERGER_BOOS_SHARE)
@@ -357,7 +358,7 @@ class FamilyProcess(Watched):
 
     ``path[t-1]`` is the logarithm of the mean wealth after t runs on all pairs together. A run
     counts once, even if several features are applied to it. A block consists of the runs of one
-    call of :meth:`update`. If the mean ever exceeded 1, ``peak`` is a pair: the block in which the
+    call of :meth:`update`. If the mean ever exceeded 1, ``peak`` contains the block in which the
     mean was largest, and the number of runs of this block up to the maximum. Otherwise ``peak`` is
     None.
     """
@@ -433,7 +434,7 @@ class FamilyProcess(Watched):
         )
 
     def log_wealth(self) -> Floats:
-        r"""The log-wealth of each test when the mean wealth of all tests was largest."""
+        r"""The log-wealth of each view and point when the mean wealth of all tests was largest."""
         if self.peak is None:
             return np.zeros(len(self.tests) * len(self.claim.points))
         if len(self.tests) == len(self.claim.points) == 1:
@@ -514,8 +515,8 @@ def scored(
     r"""An event {score >= c} or {score < c} of a learned score that is evidence against ``claim``.
 
     ``claim`` is (epsilon, delta). For each block of runs, the event with the strongest evidence in
-    earlier runs is counted in the block. The event with the largest margin over all blocks is
-    returned, or None if no block has such an event.
+    earlier runs is counted in the block. Returns the event with the largest margin over all blocks,
+    or None if no block has an event.
     """
     found = []
     for trial in trials:

@@ -46,8 +46,8 @@ def one_run_p_value(
         P(W >= v) + 2 m delta max_{1 <= i <= v} P(v > W >= v - i)/i,
         where W ~ Bin(r, e^epsilon/(1 + e^epsilon)).
 
-    It is computed in ball arithmetic and rounded up. With delta = 0 it is the exact probability for
-    the worst mechanism. With delta > 0 it is too small for v below the mean of W
+    The bound is computed in ball arithmetic and rounded up. With delta = 0 it is the exact
+    probability for the worst mechanism. With delta > 0 it is too small for v below the mean of W
     (``docs/errata.md``); for larger v, no mechanism is known that exceeds it.
 
     Source: Steinke, Nasr and Jagielski 2023, "Privacy auditing with one (1) training run", Theorem
@@ -101,7 +101,10 @@ def _densest(guesses: int, right: int, odds: arb, mass: arb) -> arb:
 
 
 def largest_rejected(rejected: Callable[[float], bool], *, most: float = LARGEST) -> float:
-    r"""The largest rejected parameter in [0, ``most``], or 0.0 if 0 is not rejected."""
+    r"""The largest rejected parameter in [0, ``most``], by bisection; 0.0 if 0 is not rejected.
+
+    The result is rounded down by at most ``most``/2^26. All smaller parameters must be rejected.
+    """
     if not rejected(0.0):
         return 0.0
     if rejected(most):
@@ -150,7 +153,7 @@ def _line(slope: arb, offset: arb) -> LossLine:
 def curve_refuted(
     canaries: int, guesses: int, right: int, lines: tuple[LossLine, ...], alpha: float
 ) -> bool:
-    r"""Whether no mechanism can make at least v right guesses with probability ``alpha``.
+    r"""Whether it is proven that P(at least v right guesses) = ``alpha`` is impossible.
 
     Let m = ``canaries``, r = ``guesses`` and v = ``right``. For a mechanism that satisfies the
     linear inequalities ``lines``, let p_j be the probability of exactly j right guesses. Then, for
@@ -160,8 +163,8 @@ def curve_refuted(
         R_k = sum_{j >= k} j p_j / m,   w_k = sum_{j >= k} (r - j) p_j / m.
 
     Let T be the least value of sum_j p_j under these inequalities and sum_{j >= v} p_j = alpha. If
-    T > 1, there is no such mechanism. The inequalities are added one by one, for k from v
-    downwards. Each step rounds R down and w up, which makes T smaller.
+    T > 1, this is impossible, because the p_j sum to at most 1. The inequalities are added one by
+    one, for k from v downwards. Each step rounds R down and w up, which makes T smaller.
 
     Source: Mahloujifar, Melis and Chaudhuri 2024, "Auditing f-differential privacy in one run".
     Proof: ``docs/proofs/audit_tests.md``.

@@ -96,8 +96,8 @@ class Evidence:
     outputs. ``uniforms[j, i]`` in (0, 1] randomises the p-value of block j for expert i. ``tally``
     contains the counts of all runs. ``weights`` are the experts' shares of the level; an expert
     without a share is not tested. For a leader, ``beside`` contains the trials of other features on
-    the same blocks. The leader may copy their experts as well, and only the leader then has a
-    share.
+    the same blocks. The leader may also copy the experts of these features. The leader then has the
+    whole level.
     """
 
     trials: tuple[Trial, ...]
@@ -112,7 +112,7 @@ class Evidence:
     def p_values(
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
     ) -> dict[str, float]:
-        r"""The p-value of (epsilon, delta)-DP for each expert, by name, before weighting.
+        r"""The p-value of (epsilon, delta)-DP by expert (those with a share), before weighting.
 
         If delta > 0, a p-value uses a confidence bound on the probability that the expert guesses.
         ``spend`` is the total error probability of these bounds over all experts. Each p-value
@@ -148,8 +148,8 @@ class Evidence:
         below the first point that is not rejected, or 0.0 if not even the lowest point is rejected.
         The bound may be compared with any claim, even one chosen afterwards, because it is wrong
         only if one particular test errs: that of the first grid point at or above the true epsilon.
-        ``known`` is another lower bound, at which the scan starts. If ``known`` is valid, the
-        returned bound is wrong with probability at most alpha.
+        ``known`` is another lower bound, at which the scan starts. The probability that the result
+        exceeds epsilon although ``known`` does not is at most ``alpha``.
         """
         level = round_down(rational_in("alpha", alpha, "(0, 1)"))
         rate = read_claim(0, delta)[1]
@@ -188,10 +188,10 @@ class Evidence:
     def followed(
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
     ) -> tuple[int, Witness | None]:
-        r"""The event of the expert with the smallest weighted p-value, and the index of its view.
+        r"""The index of a view, and the event of the expert with the smallest weighted p-value.
 
-        The event is counted in the last block in which this expert guesses; it is None if there is
-        no such block. Index 0 stands for ``trials``, and 1, 2, ... for the entries of ``beside``.
+        The event is counted in the last block for which the expert has an event, and is None if
+        there is no such block. Index 0 stands for ``trials``, and i > 0 for ``beside[i - 1]``.
         """
         (upper, rate), found = read_claim(epsilon, delta), self._weighted(epsilon, delta, spend)
         best = EXPERTS.index(min(found, key=lambda name: found[name]))

@@ -1,7 +1,7 @@
 r"""The verdict of a statistical audit: the outcome of each test, and whether it measured anything.
 
 A *view* is one feature, evaluated on the runs of one pair of datasets. A test can only distinguish
-the datasets if its values are numbers, which have an order, or are repeated. If all values are
+the datasets if the values are numbers, which have an order, or are repeated. If all values are
 equal, or all are distinct and unordered, the test has no power, and passing it means nothing.
 
 Therefore verdicts, exit codes and assertions follow these rules. A view misses a run if its value
@@ -196,9 +196,9 @@ def unresolved(coverage: Sequence[Coverage], warnings: Sequence[str] = ()) -> st
     r"""Explain why the report has no resolution, although some features measured something.
 
     The resolution is the least probability at which the audit would detect an output that occurs
-    under only one dataset. There is none if parts of the outputs were not read, if learned scores
-    or columns were tested, or if outputs are rarely repeated, because such an output can then be
-    missed. Returns None if no feature measured anything.
+    under only one dataset. There is no resolution if parts of the outputs were not read, if learned
+    scores or columns were tested, or if outputs are rarely repeated, because such an output can
+    then be missed. Returns None if no feature measured anything.
     """
     measured = [each for each in coverage if each.measured]
     if measured and any(UNREAD in warning for warning in warnings):
@@ -217,7 +217,7 @@ def unresolved(coverage: Sequence[Coverage], warnings: Sequence[str] = ()) -> st
 
 
 def unseen(coverage: Sequence[Coverage]) -> str:
-    r"""Describe the outputs that the resolution (:func:`resolution_of`) does not cover, if any."""
+    r"""Describe what the resolution (:func:`resolution_of`) does not cover; "" if nothing."""
     views = [each for each in coverage if not each.learned]
     kept = [each for each in views if each.measured]
     missing = len(views) - len(kept)
@@ -302,7 +302,7 @@ class Watched:
         return math.exp(min(self.log_e, LARGEST_EXPONENT))
 
     def rejected_at(self, alpha: RationalLike = "0.05") -> int | None:
-        r"""The number of runs after which the wealth first reached 1/alpha, or None."""
+        r"""The number of runs when the wealth first reached 1/alpha; None if it never did."""
         crossed = np.flatnonzero(self.path >= log_bar(alpha))
         return int(crossed[0]) + 1 if len(crossed) else None
 
@@ -333,7 +333,7 @@ def reported_row(outcomes: Sequence[Outcome], surest: int) -> int:
     r"""The index of the outcome that the report states.
 
     ``surest`` is the index of the outcome with the strongest evidence. Candidates are the outcomes
-    with the same claimed point and verdict. If that verdict is "refuted", tests of values are
+    with its claimed point and its verdict. If that verdict is "refuted", tests of values are
     preferred to tests of the floating-point representation, and tests of time come last. Of the
     remaining candidates, the one with the largest bound is reported. All bounds hold together
     (``docs/proofs/audit_tests.md``).

@@ -86,7 +86,7 @@ _GUESSED: Final = {
 
 
 class Cell(NamedTuple):
-    r"""The numbers of included and excluded canaries with scores in [``low``, ``high``]."""
+    r"""How many canaries have scores in [``low``, ``high``), or [``low``, ``high``] at the end."""
 
     low: float
     high: float
@@ -289,7 +289,7 @@ def canaries(  # noqa: PLR0913 - each is an option of the command
     ``accounting`` such as the privacy curve of a training run. ``guesses`` is the number of
     canaries to guess. If ``guess`` is "both", half of them are guessed as included and half as
     excluded; otherwise all are guessed as "included" or as "excluded". Choose both arguments before
-    you see scores and coins together. By default three numbers of guesses share the level: a
+    you see scores and coins together. By default up to three numbers of guesses share the level: a
     sixteenth of the canaries (or more, if the claim requires it), a quarter, and all. ``seed``
     determines the order of equal scores. ``trace`` adds the results of other numbers of guesses,
     for a plot.
@@ -417,9 +417,9 @@ def _right(truth: NDArray[np.bool_], guesses: int, guess: Guessed) -> int:
 def planned_guesses(total: int, all_right: Callable[[int], bool]) -> tuple[int, ...]:
     r"""How many of ``total`` canaries to guess: up to three numbers, in increasing order.
 
-    The first number is 1.5 times the least number that refutes the claim if all guesses are right,
-    but at least 32 and at least a sixteenth of the canaries. The others are a quarter of the
-    canaries and all canaries.
+    ``all_right(r)`` states whether r right guesses of r refute the claim. The first number is about
+    1.5 times the least such r, but at least 32 and at least a sixteenth of the canaries. The others
+    are a quarter of the canaries and all canaries.
     """
     usual = max(total // _SHARE, min(_FEWEST, total))
     least = next((r for r in _doubling(2, total) if all_right(r)), None)
@@ -606,7 +606,7 @@ def _read_arrays(path: str) -> tuple[list[Any], list[Any]]:
 
 
 def parsed(text: str, path: str) -> tuple[list[float], list[bool]]:
-    r"""Parse the text of a CSV file of scores."""
+    r"""Parse the text of a CSV file: the scores, and whether each canary was included."""
     rows = rows_of("SCORES", path, io.StringIO(text))
     header = [name.strip() for name in next(rows, (0, []))[1]]
     for name in _COLUMNS:

@@ -103,12 +103,12 @@ def dpsgd(  # noqa: PLR0913 - each is an option of the command
 
     ``step`` is a :class:`TrainingStep`, a class of such steps, or the name of a library whose step
     is audited: "jax-privacy" (extra ``bench``) or "opacus" (extra ``opacus``). The stated
-    parameters are the number of ``records``, the probability ``rate`` that a record enters a batch,
-    the ``noise_multiplier`` and the clipping norm ``clip``
-    (:class:`audit.training.step_report.Stated`). The audit draws ``batches`` batches, uses
-    gradients of ``dimension`` coordinates, and compares about ``draws`` coordinates of noise with
-    the Gaussian law. If the step is as stated, the probability that any statistical check fails is
-    at most ``alpha``. The other checks are deterministic, and a fault is a counterexample.
+    parameters (:class:`Stated`) are the number of ``records``, the probability ``rate`` that a
+    record enters a batch, the ``noise_multiplier`` and the clipping norm ``clip``. The audit draws
+    ``batches`` batches, uses gradients of ``dimension`` coordinates, and compares about ``draws``
+    coordinates of noise with the Gaussian law. ``timeout`` limits each call, in seconds. If the
+    step is as stated, some statistical check fails with probability at most ``alpha``. The other
+    checks are deterministic, and a fault is a counterexample.
 
     >>> class Step:
     ...     def sample(self, rng):

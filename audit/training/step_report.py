@@ -39,11 +39,11 @@ _LARGEST: Final = Fraction(10**100)
 class Stated:
     r"""The stated DP-SGD parameters of a training step, as exact numbers.
 
-    If ``sampling`` is "poisson", a batch contains each of ``records`` records independently with
-    probability ``rate``. If it is "fixed", a batch contains exactly B = rate x records records. The
-    gradient of each record is clipped to l2 norm ``clip``. An update is the sum of the clipped
-    gradients plus Gaussian noise, divided by B. The noise has standard deviation noise_multiplier x
-    clip in each coordinate.
+    Let B = rate x records. If ``sampling`` is "poisson", a batch contains each of ``records``
+    records independently with probability ``rate``. If ``sampling`` is "fixed", a batch contains
+    exactly B records. The gradient of each record is clipped to l2 norm ``clip``. An update is the
+    sum of the clipped gradients plus Gaussian noise, divided by B. The noise has standard deviation
+    noise_multiplier x clip in each coordinate.
     """
 
     records: Whole = Whole(at_least=2, at_most=10**9)
