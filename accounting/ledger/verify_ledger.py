@@ -239,6 +239,8 @@ def adopt(url: str) -> int:
     with closing(Store(url)) as store, store.writing() as connection:
         store.must_hold_tables(connection)
         before = Book.stored(connection, at_home=False)
+        # No charge may come between the verification and the new marks of the users.
+        connection.execute(select(before.tables.ledger.c.id).with_for_update()).all()
         _must_be_intact(connection, before, "nothing was changed")
         after = Book(before.filter, before.renews)
         store.settle_here(after.identity)

@@ -24,7 +24,9 @@ from accounting.ledger import (
     Ledger,
     LedgerDamaged,
     LedgerUnavailable,
+    adopt,
     transactions_and_locks,
+    verify_ledger,
 )
 from accounting.ledger.charge_or_refuse import Book
 from accounting.ledger.sqlite_file import FileConnection
@@ -264,6 +266,19 @@ def test_a_charging_process_excludes_others_and_is_named(
         assert ledger.charges() == 0  # readers do not wait
         held.close()
         assert ledger.charge(["ada"], per_user("1/4"), batch="one").number == 1
+
+
+def test_no_charge_comes_between_the_verification_and_the_new_marks_of_an_adopted_ledger(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions_and_locks, "_PATIENCE", 0.05)
+    with Ledger.create(url, budget=BUDGET) as ledger:
+
+        def charging(*_: Any) -> None:
+            refusal(lambda: ledger.charge(["ada"], per_user("1/4"), batch="one"), LedgerUnavailable)
+
+        monkeypatch.setattr(verify_ledger, "_must_be_intact", charging)
+        assert adopt(url) == 0
 
 
 def test_without_the_lock_two_processes_would_charge_at_once(
