@@ -59,12 +59,10 @@ class Actions:
 
     @property
     def count(self) -> int:
-        r"""The number k of actions."""
         return len(self.points)
 
     @property
     def dimension(self) -> int:
-        r"""The dimension d of the actions."""
         return int(self.points.shape[1])
 
     def __eq__(self, other: object) -> bool:

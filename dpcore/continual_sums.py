@@ -132,7 +132,7 @@ class ContinualSum(ABC):
 
     @abstractmethod
     def mean_squared_error(self, taken: int) -> Enclosure:
-        r"""E[(value - s)^2] of the total after ``taken`` items, where s is the exact sum."""
+        r"""Enclose E[(value - s)^2] of the last total after ``taken`` items; s is its exact sum."""
 
     def covered(self, taken: int) -> int:
         r"""The number of items in the latest total after ``taken`` items; by default all."""

@@ -46,7 +46,7 @@ class Covered:
     r"""The range ``least`` <= ``quantity`` <= ``most`` that the float64 functions of a law cover.
 
     ``quantity`` is the name of an attribute of the law. Error messages report the parameter
-    ``argument``, and write the quantity as ``written``; both are by default its name.
+    ``argument``, and write the quantity as ``written``; both are by default ``quantity``.
     """
 
     quantity: str
@@ -380,7 +380,7 @@ class Noise(metaclass=LawType):
 class Additive(Noise):
     r"""A family of laws that is closed under sums of independent draws.
 
-    The parameter ``adds`` of the sum is the sum of the parameters ``adds`` of the draws.
+    The parameter named ``adds`` of the sum is the sum of this parameter over the draws.
     """
 
     adds: ClassVar[str]

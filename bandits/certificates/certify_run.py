@@ -79,11 +79,11 @@ def certificate_of(
 
     Each part of the guarantee (:class:`~bandits.privatizers.run_guarantee.RunGuarantee`) gets its
     own certificate of these epsilons if its sensitivity is at most ``most_steps`` steps. For
-    several releases with noise other than discrete Laplace, the limit is at most 100 steps. For a
-    larger sensitivity, this check would take too long or fail. The certificate of the part then
-    contains only its pure epsilon, or the zCDP parameter of its Gaussian noise. If neither is
-    known, the part is marked as unchecked. If the noise was not drawn from the operating system, an
-    assumption states this.
+    several releases with noise other than discrete Laplace, the limit is at most 100 steps. A check
+    of such a certificate for a larger sensitivity would take too long or fail. The part then has a
+    certificate only of its pure epsilon, or of the zCDP parameter of its Gaussian noise. If neither
+    is known, the part is marked as unchecked. If the noise was not drawn from the operating system,
+    an assumption states this.
 
     >>> import numpy as np
     >>> from bandits import BatchedElimination, Bernoulli, SumPrivatizer, play, recheck

@@ -239,8 +239,8 @@ def knows(algorithm: str) -> bool:
 def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
     r"""The assumptions that the certificate ``document`` must list besides the noise source.
 
-    Two of them cannot be verified from the text: that the parts cover every possible participation
-    of a user, and that the releases are those of the run.
+    They include that the parts cover every possible participation of a user, and that the releases
+    are those of the run.
     """
     parts, name = document["parts"], document["algorithm"]
     run = f"{name} with {document['arms']} arms in {document['horizon']} rounds"

@@ -182,8 +182,8 @@ def guarantee_json(
 ) -> dict[str, Any]:
     r"""The guarantee of a run for each user over all ``max_visits`` visits, as text and numbers.
 
-    ``epsilon_upper`` is the upper bound on epsilon at ``delta``, or None if there is no guarantee.
-    All numbers in the text are rounded up.
+    ``epsilon_upper`` is the upper bound on epsilon at ``delta``, or None if there is no finite
+    bound. All numbers in the text are rounded up.
     """
     exact = rational("delta", delta)
     text, pure, upper = "none: rewards are released as they are", None, math.inf

@@ -161,7 +161,7 @@ def _central(K: int, e: Fraction) -> Found:
 
 
 def information(epsilon: Fraction, gap: Fraction) -> Enclosure:
-    r"""The KL divergence between randomised responses to bits of mean 1/2 - ``gap`` and 1/2."""
+    r"""The KL divergence of private randomised responses to bits of mean 1/2 - ``gap`` and 1/2."""
 
     def divergence() -> arb:
         up = ball(epsilon).exp()

@@ -116,7 +116,7 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    r"""A decorator after which a function returns a :data:`LaterRow`, an uncomputed row."""
+    r"""A decorator: the decorated function returns a :data:`LaterRow`, which computes the row."""
 
     paper: str
     statement: str

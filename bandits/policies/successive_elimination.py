@@ -381,8 +381,8 @@ class DpSe(SuccessiveElimination):
 
     ``radius=DpSeRadius()`` is the paper's radius; the default is certified for the actual noise
     instead. The number of pulls in an epoch is always the paper's. The privatizer adds central
-    noise to rewards in g = ceil(sqrt n) steps for n users. ``failure`` is the probability that a
-    sum mod m is decoded incorrectly.
+    noise to rewards in g = ceil(sqrt n) steps for n users. ``failure`` bounds the probability that
+    a sum mod m is decoded incorrectly.
     """
 
     epsilon: Exact = Exact(zero=NO_NOISE)

@@ -160,7 +160,7 @@ def _noise(privatizer: StreamPrivatizer) -> Noise:
 
 
 class Tables(NamedTuple):
-    r"""The arrays of :class:`Totals` for the compiled loop, by run and base arm."""
+    r"""The arrays of :class:`Totals`, as arguments of the compiled loop."""
 
     taken: Integers
     exact: Integers

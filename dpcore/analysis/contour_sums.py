@@ -242,7 +242,7 @@ def central_masses(law: CoinSum, reach: int) -> list[arb]:
 def sum_tail(*, draws: RationalLike, scale: RationalLike, least: int, bits: int) -> Enclosure:
     r"""Enclose P(X >= ``least``), where X is the sum of ``draws`` discrete Laplace draws.
 
-    ``least`` is at least 1. The relative width is at most 2^-``bits``.
+    ``draws`` is at least 16, and ``least`` at least 1. The relative width is at most 2^-``bits``.
     """
     count = positive_rational("draws", draws, "a sum without draws adds no noise")
     if count < FEWEST_DRAWS:
@@ -278,8 +278,8 @@ def quick_tail(
 ) -> Enclosure | None:
     r"""Enclose P(X >= ``least``), where X is the sum of ``draws`` discrete Laplace draws.
 
-    Return None if PolyaDifference computes this tail faster. This is the case for every number of
-    draws below ``FEWEST_DRAWS`` except 2.
+    Return None for fewer than ``FEWEST_DRAWS`` draws, except 2: then the caller uses the tail of
+    ``PolyaDifference``, which is faster.
     """
     if draws == 2:
         return pair_tail(scale=scale, least=least, bits=bits)

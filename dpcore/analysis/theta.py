@@ -67,7 +67,7 @@ def log_moment(variance: Fraction, order: arb) -> arb:
 
 
 def second_moment(variance: Fraction) -> arb:
-    r"""Return E[X^2] of one discrete Gaussian draw X."""
+    r"""Return E[X^2] of one discrete Gaussian draw X with the parameter v = ``variance``."""
     if variance >= 1:
         return ThetaSum(variance=variance).tilted_variance(arb(0))
     # The ratio of successive terms is at most (4/3)^2 e^(-7/2) < 1/2 from j = 3: twice the next

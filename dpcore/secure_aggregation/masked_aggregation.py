@@ -193,7 +193,7 @@ class AggregationServer(_SingleUse):
 
 
 class Step(IntEnum):
-    r"""The four messages of a user, in order; a user who drops out sends no later message."""
+    r"""The messages of a user, in order; dropping out at a step omits it and all later messages."""
 
     KEYS = 1
     SHARES = 2

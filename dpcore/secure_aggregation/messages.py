@@ -74,7 +74,7 @@ class KeyList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedShares:
-    r"""Step 2, user to server: a commitment to the self-mask seed, and sealed shares by user."""
+    r"""Step 2, user to server: a commitment to the self-mask seed, and shares by receiver."""
 
     commitment: bytes
     sealed: Mapping[str, bytes]
