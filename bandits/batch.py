@@ -127,7 +127,7 @@ class Encoding:
 
     @property
     def step(self) -> Fraction:
-        r"""The increase in y that corresponds to one step of the encoding."""
+        r"""The increase of a value that corresponds to one step of its encoding."""
         return (self.high - self.low) / self.precision
 
     def steps(self, values: Floats, world: np.random.Generator) -> Integers:

@@ -41,7 +41,7 @@ class Reward(ABC):
 
     @abstractmethod
     def of(self, means: Floats, chosen: Bools) -> Floats:
-        r"""The mean reward r_mu(S) for each row mu of ``means`` and row S of ``chosen``."""
+        r"""The mean reward r_mu(S) for corresponding rows mu of ``means`` and S of ``chosen``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +204,7 @@ class Oracle(ABC):
 
 @dataclass(frozen=True, slots=True)
 class LargestSum(Oracle):
-    r"""The oracle that maximises the sum of value + ``offset`` over the arms of a super arm."""
+    r"""The oracle that maximises the sum of (value + ``offset``) over a super arm."""
 
     decisions: Decisions
     offset: Exact = Exact(0)

@@ -361,7 +361,7 @@ class Radius(ABC):
     def gap(
         self, privatizer: Privatizer, pulls: Size, *, batch: int, active: int, failure: RationalLike
     ) -> float:
-        r"""The distance below the best mean at which an arm is dropped, usually twice the width."""
+        r"""The largest distance below the best mean at which an arm stays; here twice the width."""
         each = integer("pulls", pulls, at_least=1)
         return 2 * self.width(privatizer, each, batch=batch, active=active, failure=failure)
 

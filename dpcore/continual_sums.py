@@ -106,7 +106,7 @@ class ContinualSum(ABC):
 
     @property
     def step(self) -> int:
-        r"""The largest difference between neighbouring items, in units."""
+        r"""The largest change of an item between neighbouring streams, in multiples of ``unit``."""
         ends = self.high, -self.low
         apart = max(ends) if self.scope.relation is Relation.ADD_REMOVE else sum(ends)
         return int(apart / self.unit)
@@ -127,7 +127,7 @@ class ContinualSum(ABC):
 
     @property
     def mechanism(self) -> Mechanism:
-        r"""A single release that costs as much as the whole stream."""
+        r"""A single release with the privacy cost of the whole stream."""
         return Mechanism(noise=self.noise, sensitivity=self.sensitivity, scope=self.scope)
 
     @abstractmethod

@@ -74,7 +74,6 @@ class Scope:
 
     @classmethod
     def from_json(cls, data: object) -> Scope:
-        r"""Parse the result of :meth:`to_json`."""
         if not isinstance(data, Mapping) or {*data, "group"} != {"unit", "relation", "group"}:
             must = "must contain the fields unit and relation, and for a group also group"
             raise InvalidParameter("scope", data, must)

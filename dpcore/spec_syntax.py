@@ -61,7 +61,7 @@ def find_name(
 
 
 def check_word(argument: str, value: object, words: Any) -> None:
-    r"""Check that ``value`` is one of ``words``, a collection or a ``Literal`` type."""
+    r"""Raise an error unless ``value`` is one of ``words``, a collection or a ``Literal`` type."""
     known = get_args(words) or tuple(words)
     if value not in known:
         if len(known) == 2:

@@ -94,11 +94,11 @@ class ServerView(ABC):
 
     @abstractmethod
     def curve(self) -> Guarantee:
-        r"""The guarantee for the watched user of all releases that contain this user's reward."""
+        r"""The guarantee of all releases that contain the watched user's reward."""
 
 
 def claim_of(name: str, found: Guarantee | None) -> Guarantee:
-    r"""Return the guarantee ``found``; raise an error if it is None, as it is without privacy."""
+    r"""Return the guarantee ``found``; if it is None, raise an error about privatizer ``name``."""
     if found is None:
         raise InvalidParameter(
             "privatizer", name, "must be private: a non-private policy has no guarantee"

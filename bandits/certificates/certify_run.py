@@ -64,7 +64,6 @@ class RunCertificate:
     assumptions: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        r"""The certificate as a JSON object, with its schema and digest."""
         document = {"schema": SCHEMA, **json.loads(json.dumps(asdict(self)))}
         return {**document, "digest": digest_of(document)}
 

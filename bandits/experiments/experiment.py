@@ -236,7 +236,7 @@ class Experiment(RunParameters):
         return self.users or -(-self.horizon // (self.max_visits or 1))
 
     def users_of(self, policy: Policy[Any], seed: int) -> Users:
-        r"""The users of a run of ``policy``; if they return, ``seed`` draws who arrives next."""
+        r"""The users of a run of ``policy``; ``seed`` draws the arrivals of returning users."""
         if self.max_visits is None:
             return NEW_USERS
         from bandits.privatizers.returning_users import Pool, SteadyPrivatizer

@@ -192,7 +192,7 @@ def draw_results(
 
 
 def bounds_of(document: Mapping[str, Any], lines: Sequence[PlotLine]) -> dict[str, Curve]:
-    r"""The lower bounds c ln(T)/T on the regret per round in a summary, as curves c ln(t)/t."""
+    r"""For each epsilon of a summary, the lower bound on Reg(t)/t as a curve c ln(t)/t."""
     from bandits.regret_plots import Curve
 
     at = tuple(float(t) for t in lines[0].t if t > 1)

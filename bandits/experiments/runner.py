@@ -181,7 +181,7 @@ class State:
 
 @contextlib.contextmanager
 def resume(path: str | Path, experiment: Experiment, worlds: Worlds) -> Iterator[State]:
-    r"""Open the state file of this experiment, or create it."""
+    r"""Open the state file of this experiment, or create it; refuse that of another one."""
     place, header = Path(path), _header(experiment, worlds)
     with open_state("resume", place, owner="experiment") as file:
         state = State(file=file)

@@ -258,7 +258,7 @@ def remarks(rows: Sequence[Row]) -> list[str]:
 
 
 def lower_bounds(experiment: Experiment) -> list[dict[str, Any]]:
-    r"""A theorem's lower bound on the regret at each epsilon, if the preset is a hard instance."""
+    r"""A theorem's lower bound on regret at each epsilon; empty if the preset has no theorem."""
     found = []
     for epsilon in experiment.epsilons:
         bound = lower_bound(

@@ -160,7 +160,7 @@ def along(ends: Enclosure, compute: Callable[[Fraction], Value]) -> Enclosure:
 
 
 def decimals(value: Enclosure | Bound) -> str:
-    r"""Format two bounds with six digits, rounded outwards; equal bounds are written once."""
+    r"""Format an enclosure with six digits, rounded outwards; equal ends are written once."""
     high = up(value.upper, _DIGITS)
     if value.lower is None:
         return f"at most {high}"

@@ -348,7 +348,7 @@ class PhasedElimination(Policy[PhasedState]):
                 return 1
 
     def phases(self, horizon: int) -> int:
-        r"""An upper bound on the number of phases, each of which has at least h rounds."""
+        r"""An upper bound on the number of phases in ``horizon`` rounds: each has at least h."""
         begun, spent = 0, 0
         while spent < horizon:
             begun += 1

@@ -92,7 +92,7 @@ class StreamPrivatizer:
 
     @property
     def items(self) -> int:
-        r"""The largest number of items of a base arm, reached by an arm that is always played."""
+        r"""The largest number of items (blocks) of a base arm, that of an arm in every round."""
         return -(-self.horizon // self.block)
 
     @property

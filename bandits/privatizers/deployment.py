@@ -86,7 +86,7 @@ class Deployment:
 
     @property
     def factor(self) -> int:
-        r"""An integer upper bound on n/counted_on(n), by which each user's noise may grow."""
+        r"""An integer >= n/counted_on(n), the factor by which the noise of each of n users grows."""
         return math.ceil(1 / (self.honest - self.dropouts))
 
     @property

@@ -110,7 +110,7 @@ class SteadyPrivatizer(Planned[AggregatedSum | BinaryShuffle]):
 
     @property
     def epsilon(self) -> Fraction:
-        r"""g over the scale of Laplace noise or over the deviation of other noise, rounded up."""
+        r"""g over the scale of Laplace noise or the standard deviation of others, rounded up."""
         if isinstance(self.law, DiscreteLaplace):
             return self.steps / self.law.scale
         least, _ = variance(self.law)

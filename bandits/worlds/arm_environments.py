@@ -51,7 +51,7 @@ class Environment(ABC):
     @property
     @abstractmethod
     def means(self) -> tuple[float, ...]:
-        r"""The true means, as floats with absolute error <= 1e-12; only the regret uses them."""
+        r"""The true means, for the regret, as floats with an absolute error of at most 1e-12."""
 
     @property
     def arms(self) -> int:

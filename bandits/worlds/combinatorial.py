@@ -123,7 +123,7 @@ def coverage(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def path(seed: int, arms: int, size: int) -> BitWorld:
-    """Create a world of cheapest paths through an n by n grid, each with 2 (n - 1) edges."""
+    """Create a world of paths of 2 (n - 1) edges through an n by n grid; the cheapest is best."""
     n = _nodes(
         arms, lambda n: 2 * n * (n - 1), "2 n (n - 1), e.g. 4, 12, 24 or 40, for an n by n grid"
     )

@@ -116,7 +116,7 @@ class Terms:
 
     @property
     def threshold(self) -> int:
-        r"""The number of shares that reconstruct a secret: without neighbourhood, the quorum."""
+        r"""The number of shares that reconstruct a secret: the quorum without a neighbourhood."""
         return self.quorum if self.neighbourhood is None else self.neighbourhood.threshold
 
     @property
