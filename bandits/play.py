@@ -41,8 +41,8 @@ class Run:
     - ``active``: the remaining arms after the last batch, or the arm that the policy committed to.
     - ``batches``: the number of released batches.
     - ``releases``: a record of every release that a ``dpcore.mechanism.Mechanism`` describes.
-    - ``bits_per_user``: the largest number of bits that one user sent.
-    - ``mean_bits_per_user``: the mean number of bits over the users who were in a released batch.
+    - ``bits_per_user``: the largest number of bits that a user sent in one participation.
+    - ``mean_bits_per_user``: the mean number of bits over all participations in released batches.
     - ``guarantee``: the guarantee of each user, which assumes noise from the operating system, or
       None if the policy is not private.
     - ``simulated``: True if the noise came from a source other than the operating system.

@@ -187,7 +187,7 @@ class RunningSum(OwnedState):
     dpcore.errors.InvalidParameter: item = 1: exceeds the horizon: the guarantee is for 4 items
 
     A :class:`DpcoreError`, for example for an invalid item, leaves the stream unchanged. After any
-    other exception while an item is added, and in a forked process, all further calls raise an
+    other exception while an item is added, and in a forked process, every further ``add`` raises an
     error. Copying and pickling raise ``TypeError``: a second stream from the same state would draw
     noise for the same items again.
     """

@@ -322,9 +322,9 @@ def _array(value: Any) -> Any:
 class Release:
     r"""The record of one release: its mechanism, batch, participants and honest fraction.
 
-    ``honest`` is the fraction of the planned noise that honest parties actually added (1 for a
-    central mechanism). The noise of ``mechanism`` is already reduced to this fraction: do not apply
-    ``honest`` again. Accounting, ledgers, certificates and protocol runs use this record.
+    ``honest`` is the fraction of the planned noise that honest parties actually added (1 for
+    central or local noise). The noise of ``mechanism`` is already reduced to this fraction: do not
+    apply ``honest`` again. Accounting, ledgers, certificates and protocol runs use this record.
 
     >>> from dpcore import DiscreteLaplace
     >>> mechanism = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)

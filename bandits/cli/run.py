@@ -329,7 +329,7 @@ def read_path(option: str, text: str | None) -> Path | None:
     >>> read_path("--output", "results").name
     'results'
 
-    Raises :class:`InvalidParameter` if the text is empty, which would mean the current folder.
+    Raises :class:`InvalidParameter` if the text contains a NUL or is empty (the current folder).
     """
     if text is None:
         return None

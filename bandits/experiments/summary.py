@@ -56,10 +56,10 @@ class Row:
 
     ``by_instance`` lists the regret per round Reg(T)/T of each instance over T = ``horizon``
     rounds, ``regret_per_round`` is its mean, and ``standard_error`` that of the mean (None for one
-    instance). ``bits_per_user`` is the largest number of bits that a user sent in any instance,
-    ``mean_bits_per_user`` the mean. ``communication`` contains the mean totals of values
-    (``numbers``) and ``bits`` that users sent. ``out_of_users`` is the mean number of rounds that
-    remained when too few users had visits left. ``guarantee`` is the result of
+    instance). ``bits_per_user`` is the largest number of bits that a user sent in any
+    participation, ``mean_bits_per_user`` the mean. ``communication`` contains the mean totals of
+    values (``numbers``) and ``bits`` that users sent. ``out_of_users`` is the mean number of rounds
+    that remained when too few users had visits left. ``guarantee`` is the result of
     :func:`guarantee_json`.
     """
 

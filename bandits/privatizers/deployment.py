@@ -86,7 +86,7 @@ class Deployment:
 
     @property
     def factor(self) -> int:
-        r"""An integer >= n/counted_on(n), the factor by which the noise of each of n users grows."""
+        r"""An integer >= n/counted_on(n), by which the noise of each of n users may grow."""
         return math.ceil(1 / (self.honest - self.dropouts))
 
     @property
