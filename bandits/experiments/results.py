@@ -345,7 +345,7 @@ def write_results(
     Files of an earlier run are removed first, and rows.json is written last, so all results next to
     it belong to the same experiment. Unrelated files are kept.
 
-    Yields a message for each omitted file or curve, and writes while it is iterated. Raises
+    Yields a message for each omitted file or curve, and writes only while it is iterated. Raises
     :class:`InvalidParameter` if a file cannot be written or would replace an unrelated file.
     """
     refuse_foreign(folder, experiment)  # checked again after a long run
@@ -374,8 +374,9 @@ def _write_picture(folder: Path, document: Mapping[str, Any]) -> Iterator[str]:
 def certificates(
     experiment: Experiment, worlds: Worlds, cells: Sequence[Cell]
 ) -> Iterator[tuple[str, str | NotDerived]]:
-    r"""Yield (file name, certificate, or error that prevents it) for instance 0 of each algorithm.
+    r"""Yield the file name and the text of the certificate of each algorithm and epsilon.
 
+    It certifies instance 0. If that fails, the text is replaced by the :class:`NotDerived` error.
     Algorithms without privacy or without releases are skipped.
     """
     from bandits.certificates.certify_run import certify_run

@@ -297,7 +297,7 @@ def visits_budget(curve: PrivacyCurve, max_visits: int) -> Word:
 
     It is a pure epsilon if that is finite, and otherwise a list of Renyi divergences of the orders
     2, 4, 8, 16 and 32. A filter rounds each cost up, so the budget exceeds the exact cost by a
-    relative error of at most visits/2^60.
+    relative error of at most ``max_visits``/2^60.
     """
     most = visits_of(max_visits)
     if not isinstance(curve, PrivacyCurve):

@@ -214,7 +214,7 @@ def hard_public(seed: int, arms: int, size: int) -> BitWorld:
 
     The best super arm consists of K base arms with mean 1/2. Each of the other m - 2K + 1 super
     arms consists of the same K - 1 public base arms, which share one outcome, and one base arm of
-    its own. These base arms have mean 1/2 minus the gap.
+    its own. All base arms of these super arms have mean 1/2 minus the gap.
     """
     if arms < 2 * size:
         raise InvalidParameter(

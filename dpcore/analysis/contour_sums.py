@@ -278,8 +278,8 @@ def quick_tail(
 ) -> Enclosure | None:
     r"""Enclose P(X >= ``least``), where X is the sum of ``draws`` discrete Laplace draws.
 
-    Return None for fewer than ``FEWEST_DRAWS`` draws, except 2: then the caller uses the tail of
-    ``PolyaDifference``, which is faster.
+    Return None if ``draws`` is below ``FEWEST_DRAWS`` and is not 2, because ``PolyaDifference``
+    computes the tail faster; the caller then uses that.
     """
     if draws == 2:
         return pair_tail(scale=scale, least=least, bits=bits)

@@ -42,8 +42,8 @@ def moment(variance: Fraction, z: acb) -> acb:
     r"""Return M(z) e^(-v z^2/2), where M(z) = E[e^(zX)] for one draw X and v = ``variance``.
 
     X is discrete Gaussian. By Poisson summation the result is, up to a constant factor, the sum of
-    e^(-2 pi^2 v j^2 - 2 pi i j v z) over all integers j. The factor makes it 1 at z = 0, and is
-    close to 1 for large v. The ball is correct for every z.
+    e^(-2 pi^2 v j^2 - 2 pi i j v z) over all integers j. The factor, which is close to 1 for large
+    v, makes the result 1 at z = 0. The ball is correct for every z.
     """
     # The pair of terms at j has size at most 2 e^(-2 pi^2 v j^2 + 2 pi v |Im z| j). The ratio of
     # successive bounds decreases: if the first is tiny, both sums lie within 3 `first` of 1.
