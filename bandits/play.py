@@ -49,6 +49,9 @@ class Run:
     - ``numbers``, ``bits_sent``: the total numbers of values and bits that all users sent.
     - ``out_of_users``: the number of rounds that remained when too few users had visits left for
       the next batch; nothing was released in these rounds.
+
+    For a combinatorial run, :func:`bandits.play_combinatorial.play_together` defines ``regret``,
+    and ``active`` is the super arm of the last round.
     """
 
     policy: str

@@ -389,7 +389,6 @@ class Additive(Noise):
         return self._with(self.parameters[self.adds] * count)
 
     def share(self, parties: int) -> Self:
-        r"""The law of one of k = ``parties`` independent shares whose sum has this law."""
         parties, whole = integer("parties", parties, at_least=1), self.parameters[self.adds]
         if isinstance(whole, Fraction):
             return self._with(whole / parties)

@@ -65,9 +65,7 @@ class CoinSum(Protocol):
     r"""The interface of a law that is a limit of sums of independent Bernoulli variables."""
 
     @property
-    def mean(self) -> Fraction:
-        r"""The mean E[X]."""
-        ...
+    def mean(self) -> Fraction: ...
 
     def log_moment(self, c: arb) -> arb:
         r"""K(c) = log E[e^(cX)] for real c, as a ball."""

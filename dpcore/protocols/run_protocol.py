@@ -48,9 +48,7 @@ class Aggregation(typing.Protocol):
     """
 
     @property
-    def modulus(self) -> int:
-        r"""The modulus m."""
-        ...
+    def modulus(self) -> int: ...
 
     def total(
         self, messages: Mapping[str, Integers], vanish: Mapping[str, Step] = ..., *, rng: Rng = ...
