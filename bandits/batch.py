@@ -212,7 +212,7 @@ def failure_probability_of(
     r"""Parse the failure probability p of a run, which must lie in (0, 1/2).
 
     p bounds the probability that at least one confidence interval does not contain its mean, e.g.
-    0.05. Other values raise :class:`InvalidParameter`; those >= 1/2 are probably confidence levels.
+    0.05. Values outside (0, 1/2) raise an error; those >= 1/2 are probably confidence levels.
     """
     exact = rational_in(argument, value, "(0, 1)")
     if 2 * exact >= 1:

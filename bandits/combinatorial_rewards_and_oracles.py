@@ -204,7 +204,7 @@ class Oracle(ABC):
 
 @dataclass(frozen=True, slots=True)
 class LargestSum(Oracle):
-    r"""The oracle that maximises the sum of (value + ``offset``) over a super arm."""
+    r"""The oracle that chooses the super arm with the largest sum of (value + ``offset``)."""
 
     decisions: Decisions
     offset: Exact = Exact(0)

@@ -110,7 +110,7 @@ def certified_gap(
 
     Arms a and b have the true means mu_a and mu_b; each has n = ``pulls`` rewards and the same law
     of the noise. The difference is one sum of 2n rewards and two noise terms, so D is about sqrt(2)
-    times the width for one mean. Disjoint confidence intervals would need twice the latter.
+    times the width for one mean. Two disjoint confidence intervals would need twice that width.
     Arguments and errors are as in :func:`certified_width`; InvalidParameter is also raised unless
     :func:`has_gap`.
     """

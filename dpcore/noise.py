@@ -414,7 +414,7 @@ class Divisible(Protocol):
 
 @lru_cache(maxsize=256)
 def batch_of(noise: Noise) -> Batch:
-    r"""The batch sampler of ``noise``, built once; int64 overflow raises ``Unrepresentable``."""
+    r"""The batch sampler of ``noise``; raises ``Unrepresentable`` if a draw could exceed int64."""
     if not noise.enclose_tail(_LARGEST_DRAW - 1, 64).upper <= _NEGLIGIBLE:
         raise Unrepresentable(
             f"{noise!r} could overflow int64: a batch supports only |X| < 2^62; draw single values "

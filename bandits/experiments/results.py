@@ -345,8 +345,8 @@ def write_results(
     Files of an earlier run are removed first, and rows.json is written last, so all results next to
     it belong to the same experiment. Unrelated files are kept.
 
-    Yields a message for each omitted file or curve, and writes only while it is iterated. Raises
-    :class:`InvalidParameter` if a file cannot be written or would replace an unrelated file.
+    Yields a message for each omitted file or curve. Files are written as the caller iterates.
+    Raises :class:`InvalidParameter` if a file cannot be written or would replace an unrelated file.
     """
     refuse_foreign(folder, experiment)  # checked again after a long run
     remove_earlier(folder)
@@ -376,8 +376,8 @@ def certificates(
 ) -> Iterator[tuple[str, str | NotDerived]]:
     r"""Yield the file name and the text of the certificate of each algorithm and epsilon.
 
-    It certifies instance 0. If that fails, the text is replaced by the :class:`NotDerived` error.
-    Algorithms without privacy or without releases are skipped.
+    The certificate is for instance 0. If there is none, the text is replaced by the
+    :class:`NotDerived` error. Algorithms without privacy or without releases are skipped.
     """
     from bandits.certificates.certify_run import certify_run
 

@@ -110,7 +110,7 @@ class SteadyPrivatizer(Planned[AggregatedSum | BinaryShuffle]):
 
     @property
     def epsilon(self) -> Fraction:
-        r"""g over the scale of Laplace noise or the standard deviation of others, rounded up."""
+        r"""The ratio of g to the scale (Laplace noise) or to the standard deviation, rounded up."""
         if isinstance(self.law, DiscreteLaplace):
             return self.steps / self.law.scale
         least, _ = variance(self.law)
