@@ -94,9 +94,9 @@ def certificate_of(
     ('0.4999984', True)
 
     Raises :class:`NotDerived` if the run has no guarantee, no releases or an infinite epsilon, or
-    if the certificate would have too many parts or too long a text. Raises
-    :class:`InvalidParameter` if the guarantee does not cover a recorded release, or if ``deltas``
-    is empty, repeats a value or contains a value outside (0, 1).
+    if the certificate would have more than 1024 parts or a text of more than 2000 characters.
+    Raises :class:`InvalidParameter` if the guarantee does not cover a recorded release, or if
+    ``deltas`` is empty, repeats a value or contains a value outside (0, 1).
     """
     if not isinstance(run, Run):
         raise InvalidParameter("run", run, "must be a Run")
