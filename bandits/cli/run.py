@@ -351,7 +351,7 @@ def read_experiment(
     confidence: str | None = None,
     **fields: str | None,
 ) -> Experiment:
-    r"""Build the experiment for the given options; missing options are taken from the preset.
+    r"""Build the experiment for the given options; the preset or defaults replace missing ones.
 
     >>> read_experiment("cz/easy", epsilon=["0.5"], horizon="1e5").instances
     20

@@ -119,8 +119,8 @@ def masked_sum(
     r"""Run ``protocol`` once over a masked aggregation, and return the estimate.
 
     As many users drop out as ``plan`` allows, at three different steps. ``encoded`` is the sum of
-    the encodings of all other users. Their single values do not affect the estimate, so the sum is
-    divided evenly among them.
+    the encodings of the users who stay. Their single values do not affect the estimate, so the sum
+    is divided evenly among them.
     """
     n = protocol.users
     stay, colluding = plan.reporting(n), plan.colluding(n)
