@@ -59,12 +59,10 @@ class Actions:
 
     @property
     def count(self) -> int:
-        r"""The number k of actions."""
         return len(self.points)
 
     @property
     def dimension(self) -> int:
-        r"""The dimension d of the actions."""
         return int(self.points.shape[1])
 
     def __eq__(self, other: object) -> bool:
@@ -89,7 +87,7 @@ class LinearModel:
     sigma = ``deviation`` in every direction, and the noise is 1-sub-Gaussian. Privatizers clip each
     average reward that a user sends to [-B, B], where B = ``bound``. If ``bounded`` is true,
     rewards lie in [-B, B], so clipping changes nothing. Otherwise xi_u and the noise are assumed to
-    be normal with standard deviations sigma and 1, which allows a bound on the effect of clipping.
+    be normal with standard deviations sigma and 1, so that the effect of clipping is bounded.
     """
 
     actions: Of[Actions] = Of(Actions, "must be Actions")

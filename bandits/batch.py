@@ -38,8 +38,8 @@ class Ask:
     r"""A request that each of ``users`` users plays each of ``actions``.
 
     If ``times`` is None, every user has a round of their own, in which all ``actions`` are played;
-    usually there is only one. Otherwise all users observe the same rounds, and ``actions[i]`` is
-    played in ``times[i]`` of them.
+    usually there is only one action. Otherwise all users observe the same rounds, and
+    ``actions[i]`` is played in ``times[i]`` of them.
     """
 
     users: int
@@ -127,7 +127,7 @@ class Encoding:
 
     @property
     def step(self) -> Fraction:
-        r"""The increase in y that corresponds to one step of the encoding."""
+        r"""The increase of a value that corresponds to one step of its encoding."""
         return (self.high - self.low) / self.precision
 
     def steps(self, values: Floats, world: np.random.Generator) -> Integers:
@@ -211,9 +211,8 @@ def failure_probability_of(
 ) -> Fraction:
     r"""Parse the failure probability p of a run, which must lie in (0, 1/2).
 
-    p is the probability that at least one confidence interval does not contain its mean, e.g. 0.05.
-    Raises :class:`InvalidParameter` if the value is >= 1/2, because it is probably a confidence
-    level.
+    p bounds the probability that at least one confidence interval does not contain its mean, e.g.
+    0.05. Values outside (0, 1/2) raise an error; those >= 1/2 are probably confidence levels.
     """
     exact = rational_in(argument, value, "(0, 1)")
     if 2 * exact >= 1:

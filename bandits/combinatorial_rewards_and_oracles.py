@@ -3,8 +3,8 @@ r"""A combinatorial problem: its super arms, their mean rewards, and an oracle t
 An oracle maps estimated means of the base arms to a super arm. It is applied to many independent
 runs at once: ``values`` contains the estimated means, with a row for each run and a column for each
 base arm. ``luck`` contains a public uniform number in [0, 1) for each run, which a randomised
-oracle may use. With probability ``beta`` the reward of the chosen super arm is at least ``alpha``
-times the best reward for these values (Chen et al. 2020, Definition 1).
+oracle may use. With probability at least ``beta`` the reward of the chosen super arm is at least
+``alpha`` times the best reward for these values (Chen et al. 2020, Definition 1).
 
 The mean reward of a super arm is a function of the means of its base arms (their Assumption 1). If
 the reward is nonlinear, base arms must be ``independent``. All rewards are monotone (Assumption 3)
@@ -41,7 +41,7 @@ class Reward(ABC):
 
     @abstractmethod
     def of(self, means: Floats, chosen: Bools) -> Floats:
-        r"""The mean reward r_mu(S) for each row mu of ``means`` and row S of ``chosen``."""
+        r"""The mean reward r_mu(S) for corresponding rows mu of ``means`` and S of ``chosen``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ class Influence(Reward):
         return tuple(sorted({u for u, _ in self.edges} - {v for _, v in self.edges}))
 
     def super_arms(self, seeds: int) -> Listed:
-        r"""The super arms for all choices of ``seeds`` seed nodes."""
+        r"""All super arms that have exactly ``seeds`` seed nodes."""
         sets = tuple(
             tuple(i for i, (u, _) in enumerate(self.edges) if u in nodes)
             for chosen in combinations(self.sources, seeds)
@@ -204,7 +204,7 @@ class Oracle(ABC):
 
 @dataclass(frozen=True, slots=True)
 class LargestSum(Oracle):
-    r"""The oracle that maximises the sum of value + ``offset``."""
+    r"""The oracle that chooses the super arm with the largest sum of (value + ``offset``)."""
 
     decisions: Decisions
     offset: Exact = Exact(0)
@@ -225,7 +225,7 @@ class LargestSum(Oracle):
 
 @dataclass(frozen=True, slots=True)
 class Exhaustive(Oracle):
-    r"""An exact oracle for any reward that searches all super arms, of which there must be few."""
+    r"""An exact oracle for any reward: it compares all super arms, so they must be few."""
 
     decisions: Decisions
     reward: Reward

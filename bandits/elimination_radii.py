@@ -2,10 +2,11 @@ r"""Confidence radii of released means, by which elimination algorithms decide w
 
 :class:`ExactRadius` (the default) is certified for the law of the actual noise in the sum.
 :class:`PaperRadius` is equation 2 of Chowdhury and Zhou (arXiv 2206.05772). :class:`DpSeRadius` is
-the radius of Sajed and Sheffet (2019). ``failure`` is always p, the failure probability of the
-whole run: with probability at least 1 - p, all confidence intervals of all batches contain their
-means. A protocol has another parameter ``failure``, the probability that a sum mod m is decoded
-incorrectly, which determines the threshold tau.
+the radius of Sajed and Sheffet (2019). In the methods of a radius, ``failure`` is p, the failure
+probability of the whole run: with probability at least 1 - p, all confidence intervals of all
+batches contain their means. In :func:`certified_width` and :func:`certified_gap` it is that of one
+width. The ``failure`` of a protocol, which determines the threshold tau, bounds the probability
+that a sum mod m is decoded incorrectly.
 
 Certified widths follow from the law of the noise and Hoeffding's bound. Consider a batch of n =
 ``pulls`` users of one arm with true mean mu. The reward of user i is encoded as an integer E_i in
@@ -109,7 +110,7 @@ def certified_gap(
 
     Arms a and b have the true means mu_a and mu_b; each has n = ``pulls`` rewards and the same law
     of the noise. The difference is one sum of 2n rewards and two noise terms, so D is about sqrt(2)
-    times the width for one mean. Two disjoint confidence intervals would need twice this width.
+    times the width for one mean. Two disjoint confidence intervals would need twice that width.
     Arguments and errors are as in :func:`certified_width`; InvalidParameter is also raised unless
     :func:`has_gap`.
     """
@@ -340,7 +341,7 @@ TailName: TypeAlias = Literal["printed", "released"]
 r"""Which h :class:`PaperRadius` uses for Renyi noise: the paper's or that of its code."""
 
 Size: TypeAlias = int | tuple[int, ...]
-r"""The number of users in a batch, or in each of its parts."""
+r"""The number of users in a batch, or in each of the releases into which a batch is split."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,7 +361,7 @@ class Radius(ABC):
     def gap(
         self, privatizer: Privatizer, pulls: Size, *, batch: int, active: int, failure: RationalLike
     ) -> float:
-        r"""The distance to the best mean at which arms are dropped, by default twice the width."""
+        r"""The largest distance below the best mean at which an arm stays; here twice the width."""
         each = integer("pulls", pulls, at_least=1)
         return 2 * self.width(privatizer, each, batch=batch, active=active, failure=failure)
 
@@ -409,7 +410,7 @@ class ExactRadius(Radius):
         Here beta is :meth:`width`, and p = ``failure``. Each comparison of the best arm with one of
         the \|Phi\| - 1 other active arms fails with probability at most p w(b)/(\|Phi\| - 1). If
         none fails, the best arm stays active, and every arm whose true mean is more than 2 gaps
-        below is dropped. The gap is 2 beta if dpcore has no law of the difference
+        below the best is dropped. The gap is 2 beta if dpcore has no law of the difference
         (:func:`has_gap`). If a batch is split into several releases of an arm, whose noise terms
         add up, ``pulls`` contains their sizes.
         """

@@ -41,14 +41,17 @@ class Run:
     - ``active``: the remaining arms after the last batch, or the arm that the policy committed to.
     - ``batches``: the number of released batches.
     - ``releases``: a record of every release that a ``dpcore.mechanism.Mechanism`` describes.
-    - ``bits_per_user``: the largest number of bits that one user sent.
-    - ``mean_bits_per_user``: the mean number of bits over the users who were in a released batch.
+    - ``bits_per_user``: the largest number of bits that a user sent in one participation.
+    - ``mean_bits_per_user``: the mean number of bits over all participations in released batches.
     - ``guarantee``: the guarantee of each user, which assumes noise from the operating system, or
       None if the policy is not private.
     - ``simulated``: True if the noise came from a source other than the operating system.
     - ``numbers``, ``bits_sent``: the total numbers of values and bits that all users sent.
     - ``out_of_users``: the number of rounds that remained when too few users had visits left for
       the next batch; nothing was released in these rounds.
+
+    For a combinatorial run, :func:`bandits.play_combinatorial.play_together` defines ``regret``,
+    and ``active`` is the super arm of the last round.
     """
 
     policy: str

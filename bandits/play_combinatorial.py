@@ -48,7 +48,7 @@ def play_together(
     *,
     checkpoints: Sequence[int] = (),
 ) -> tuple[Run, ...]:
-    r"""Run ``policy`` once in each of ``worlds``, for the number of rounds of its privatizer.
+    r"""Run ``policy`` once in each of ``worlds``, for ``policy.horizon`` rounds.
 
     ``coins[i]`` contains the two random generators of the run in ``worlds[i]``. Let opt be the
     largest mean reward of a super arm, and r(S_t) the mean reward of the super arm played in round

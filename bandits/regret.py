@@ -38,7 +38,7 @@ class ArmRegret:
 
 
 class SuperArmRegret:
-    r"""The regret and the plays of each base arm, for several runs of a combinatorial problem."""
+    r"""The regret of several runs of a combinatorial problem, and the plays of each base arm."""
 
     def __init__(
         self, problem: Problem, worlds: Sequence[BitWorld], checkpoints: tuple[int, ...]

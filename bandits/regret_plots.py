@@ -234,7 +234,7 @@ def _line(
 
 
 def looks_of(names: Iterable[str]) -> dict[str, Look]:
-    r"""A distinct style for each name: that of the algorithm, unless it is already taken."""
+    r"""The style of each name: that of its algorithm if it is free, otherwise one of ``SPARE``."""
     found: dict[str, Look] = {}
     wanted = dict.fromkeys(names)
     for key in (_algorithm, _first_word):

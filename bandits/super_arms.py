@@ -122,7 +122,7 @@ class Unions(Decisions):
 
 @dataclass(frozen=True, slots=True)
 class Listed(Decisions):
-    r"""A list ``sets`` of super arms, each a tuple of base arms."""
+    r"""A list ``sets`` of super arms, each a tuple of some of the ``count`` base arms."""
 
     count: int
     sets: tuple[tuple[int, ...], ...]

@@ -106,7 +106,7 @@ class ContinualSum(ABC):
 
     @property
     def step(self) -> int:
-        r"""The largest difference between neighbouring items, in units."""
+        r"""The largest change of an item between neighbouring streams, in multiples of ``unit``."""
         ends = self.high, -self.low
         apart = max(ends) if self.scope.relation is Relation.ADD_REMOVE else sum(ends)
         return int(apart / self.unit)
@@ -127,12 +127,12 @@ class ContinualSum(ABC):
 
     @property
     def mechanism(self) -> Mechanism:
-        r"""A single release that costs as much as the whole stream."""
+        r"""A single release with the privacy cost of the whole stream."""
         return Mechanism(noise=self.noise, sensitivity=self.sensitivity, scope=self.scope)
 
     @abstractmethod
     def mean_squared_error(self, taken: int) -> Enclosure:
-        r"""E[(value - s)^2] of the total after ``taken`` items, where s is the exact sum."""
+        r"""Enclose E[(value - s)^2] of the last total after ``taken`` items; s is its exact sum."""
 
     def covered(self, taken: int) -> int:
         r"""The number of items in the latest total after ``taken`` items; by default all."""
@@ -187,7 +187,7 @@ class RunningSum(OwnedState):
     dpcore.errors.InvalidParameter: item = 1: exceeds the horizon: the guarantee is for 4 items
 
     A :class:`DpcoreError`, for example for an invalid item, leaves the stream unchanged. After any
-    other exception while an item is added, and in a forked process, all further calls raise an
+    other exception while an item is added, and in a forked process, every further ``add`` raises an
     error. Copying and pickling raise ``TypeError``: a second stream from the same state would draw
     noise for the same items again.
     """

@@ -2,8 +2,8 @@ r"""The errors of dpcore, and the exit codes of its commands.
 
 Every error is a :class:`DpcoreError`, so one ``except`` clause catches them all. The errors of this
 module also inherit from the built-in exceptions that Python users expect (``ValueError``,
-``OverflowError``, ``ArithmeticError``). Errors are raised before anything is drawn, charged or
-written.
+``OverflowError``, ``ArithmeticError``). An invalid argument raises its error before anything is
+drawn, charged or written, unless a docstring states otherwise.
 """
 
 from __future__ import annotations

@@ -107,7 +107,6 @@ class ProcessLock:
         forget_after_fork(self)
 
     def here(self) -> threading.RLock:
-        r"""The lock of this process."""
         if not HERE:
             forget_inherited()
         return self._lock

@@ -12,7 +12,7 @@ from typing import Any
 
 
 def lazy_names(package: str) -> Callable[[str], Any]:
-    r"""Return the ``__getattr__`` of a package that imports the names under ``if TYPE_CHECKING:``.
+    r"""Return a ``__getattr__`` for ``package`` that imports names listed in ``if TYPE_CHECKING:``.
 
     ``dir`` of the package lists the names of its ``__all__``, imported or not, so that an
     interactive shell can complete them.

@@ -74,7 +74,6 @@ class Scope:
 
     @classmethod
     def from_json(cls, data: object) -> Scope:
-        r"""Parse the result of :meth:`to_json`."""
         if not isinstance(data, Mapping) or {*data, "group"} != {"unit", "relation", "group"}:
             must = "must contain the fields unit and relation, and for a group also group"
             raise InvalidParameter("scope", data, must)
@@ -323,9 +322,9 @@ def _array(value: Any) -> Any:
 class Release:
     r"""The record of one release: its mechanism, batch, participants and honest fraction.
 
-    ``honest`` is the fraction of the planned noise that honest parties actually added (1 for a
-    central mechanism). The noise of ``mechanism`` is already reduced to this fraction: do not apply
-    ``honest`` again. Accounting, ledgers, certificates and protocol runs use this record.
+    ``honest`` is the fraction of the planned noise that honest parties actually added (1 for
+    central or local noise). The noise of ``mechanism`` is already reduced to this fraction: do not
+    apply ``honest`` again. Accounting, ledgers, certificates and protocol runs use this record.
 
     >>> from dpcore import DiscreteLaplace
     >>> mechanism = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)

@@ -46,7 +46,7 @@ class Covered:
     r"""The range ``least`` <= ``quantity`` <= ``most`` that the float64 functions of a law cover.
 
     ``quantity`` is the name of an attribute of the law. Error messages report the parameter
-    ``argument``, and write the quantity as ``written``; both are by default its name.
+    ``argument``, and write the quantity as ``written``; both are by default ``quantity``.
     """
 
     quantity: str
@@ -308,7 +308,7 @@ class Noise(metaclass=LawType):
         return _narrow(self.sf_ball, integer("k", k), bits)
 
     def enclose_tail(self, t: int, bits: int = 128) -> Enclosure:
-        r"""Enclose P(|X| > t) for t >= 0 between two rationals, relative width at most 2^-bits."""
+        r"""Enclose P(|X| > t) for t >= 0 between rationals, with relative width at most 2^-bits."""
         return _narrow(self.tail_ball, integer("t", t, at_least=0), bits)
 
     def tail(self, t: int) -> float:
@@ -356,7 +356,6 @@ class Noise(metaclass=LawType):
 
     @property
     def parameters(self) -> dict[str, Fraction | int]:
-        r"""The exact parameters by name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
 
     def to_json(self) -> dict[str, str]:
@@ -380,18 +379,16 @@ class Noise(metaclass=LawType):
 class Additive(Noise):
     r"""A family of laws that is closed under sums of independent draws.
 
-    The parameter ``adds`` of the sum is the sum of the parameters ``adds`` of the draws.
+    The parameter named ``adds`` of the sum is the sum of this parameter over the draws.
     """
 
     adds: ClassVar[str]
     r"""The name of the parameter that is added when independent draws are added."""
 
     def summed(self, count: int) -> Self:
-        r"""The law of the sum of ``count`` independent draws."""
         return self._with(self.parameters[self.adds] * count)
 
     def share(self, parties: int) -> Self:
-        r"""The law of one of k = ``parties`` independent shares whose sum has this law."""
         parties, whole = integer("parties", parties, at_least=1), self.parameters[self.adds]
         if isinstance(whole, Fraction):
             return self._with(whole / parties)
@@ -417,7 +414,7 @@ class Divisible(Protocol):
 
 @lru_cache(maxsize=256)
 def batch_of(noise: Noise) -> Batch:
-    r"""The batch sampler of ``noise``, built once per parameter set."""
+    r"""The batch sampler of ``noise``; raises ``Unrepresentable`` if a draw could exceed int64."""
     if not noise.enclose_tail(_LARGEST_DRAW - 1, 64).upper <= _NEGLIGIBLE:
         raise Unrepresentable(
             f"{noise!r} could overflow int64: a batch supports only |X| < 2^62; draw single values "

@@ -61,7 +61,7 @@ def find_name(
 
 
 def check_word(argument: str, value: object, words: Any) -> None:
-    r"""Check that ``value`` is one of ``words``, a collection or a ``Literal`` type."""
+    r"""Raise an error unless ``value`` is one of ``words``, a collection or a ``Literal`` type."""
     known = get_args(words) or tuple(words)
     if value not in known:
         if len(known) == 2:
@@ -100,7 +100,7 @@ def read_keys(
     needed: Collection[str] = (),
     hint: Callable[[Mapping[str, str]], str] | None = None,
 ) -> dict[str, str]:
-    r"""Check ``key=value,key=value``, or a mapping, and return the values by key.
+    r"""Check ``written``, which is ``key=value,key=value`` or a mapping; return its values by key.
 
     Raises :class:`InvalidParameter`, which quotes ``text``, the whole input, if a key is not in
     ``known``, is given twice or has no value, or if a key in ``needed`` is missing.
@@ -139,7 +139,7 @@ def parameter_names(kind: type[Any]) -> tuple[str, ...]:
 
 
 def required_names(kind: type[Any]) -> tuple[str, ...]:
-    r"""The keys that have no default."""
+    r"""The keys of the text form of a dataclass (:func:`parameter_names`) that have no default."""
     known = {each.name: each.default for each in fields(kind)}
     return tuple(name for name in parameter_names(kind) if known[name] is MISSING)
 

@@ -94,11 +94,11 @@ class ServerView(ABC):
 
     @abstractmethod
     def curve(self) -> Guarantee:
-        r"""The guarantee, derived from the noise, of all releases with the watched user."""
+        r"""The guarantee of all releases that contain the watched user's reward."""
 
 
 def claim_of(name: str, found: Guarantee | None) -> Guarantee:
-    r"""Return the guarantee ``found``; raise an error if it is None, that is, without privacy."""
+    r"""Return the guarantee ``found``; if it is None, raise an error about privatizer ``name``."""
     if found is None:
         raise InvalidParameter(
             "privatizer", name, "must be private: a non-private policy has no guarantee"
@@ -309,7 +309,7 @@ class RecordingPolicy(Policy[Any]):
         return self.of.observe(state, released)
 
     def steps(self) -> list[int]:
-        r"""The released sum of each action in each batch, in steps; ``ABSENT`` if there is none.
+        r"""The released sum of each action in each batch, in steps, or ``ABSENT``.
 
         Each sum is an integer, the total of the encodings plus noise. Raises
         :class:`InvalidParameter` if a released sum is not an integer number of steps.

@@ -86,10 +86,9 @@ class AuditTarget:
     r"""The input of an audit: a function ``run(dataset, n, rng)``, a pair of datasets and a claim.
 
     The function returns n views of the server, one per row. The claim is (``epsilon``,
-    ``delta``)-DP for the releases that contain the watched user, derived from their noise. This is
-    one release, unless the user returns. ``features`` names the tested functions of a view; they
-    are documented in the module of the view. Nothing else of the joint distribution of all columns
-    is tested.
+    ``delta``)-DP for the releases that contain the watched user, derived from their noise.
+    ``features`` names the functions of a view whose values are tested, as documented in the module
+    of the view. Nothing else of the joint distribution of all columns is tested.
     """
 
     name: str
@@ -107,12 +106,12 @@ def lead(view: Any) -> int:
 
 
 def across(view: Any) -> int:
-    r"""A feature: the sum of arm 0 in batch 1 minus that in batch 2, in halves of a reward."""
+    r"""A feature: the sum of arm 0 in batch 1 minus that in batch 2, in half rewards, or ABSENT."""
     return _in_halves(view, -1)
 
 
 def both(view: Any) -> int:
-    r"""A feature: the released total of arm 0 over both batches, in the units of :func:`across`."""
+    r"""A feature: the released total of arm 0 over both batches, in half rewards, or ABSENT."""
     return _in_halves(view, 1)
 
 
@@ -207,7 +206,8 @@ def audit_view(
     >>> audit_view(BatchedElimination(privatizer=pure)).epsilon
     Fraction(1, 2)
 
-    Raises :class:`InvalidParameter` if ``policy`` is not a policy or is not private.
+    Raises :class:`InvalidParameter` if ``policy`` is not a private policy, or if it does not
+    support the given ``path`` or ``visits``.
     """
     if not isinstance(policy, (Policy, Cucb)):
         raise InvalidParameter("policy", policy, "must be a bandits.Policy")

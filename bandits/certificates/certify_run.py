@@ -64,7 +64,6 @@ class RunCertificate:
     assumptions: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        r"""The certificate as a JSON object, with its schema and digest."""
         document = {"schema": SCHEMA, **json.loads(json.dumps(asdict(self)))}
         return {**document, "digest": digest_of(document)}
 
@@ -79,11 +78,11 @@ def certificate_of(
 
     Each part of the guarantee (:class:`~bandits.privatizers.run_guarantee.RunGuarantee`) gets its
     own certificate of these epsilons if its sensitivity is at most ``most_steps`` steps. For
-    several releases with noise other than discrete Laplace, the limit is at most 100 steps. For a
-    larger sensitivity, this check would take too long or fail. The certificate of the part then
-    contains only its pure epsilon, or the zCDP parameter of its Gaussian noise. If neither is
-    known, the part is marked as unchecked. If the noise was not drawn from the operating system, an
-    assumption states this.
+    several releases with noise other than discrete Laplace, the limit is at most 100 steps. A check
+    of such a certificate for a larger sensitivity would take too long or fail. The part then has a
+    certificate only of its pure epsilon, or of the zCDP parameter of its Gaussian noise. If neither
+    is known, the part is marked as unchecked. If the noise was not drawn from the operating system,
+    an assumption states this.
 
     >>> import numpy as np
     >>> from bandits import BatchedElimination, Bernoulli, SumPrivatizer, play, recheck
@@ -95,9 +94,9 @@ def certificate_of(
     ('0.4999984', True)
 
     Raises :class:`NotDerived` if the run has no guarantee, no releases or an infinite epsilon, or
-    if the certificate would have too many parts or too long a text. Raises
-    :class:`InvalidParameter` if the guarantee does not cover a recorded release, or if ``deltas``
-    is empty, repeats a value or contains a value outside (0, 1).
+    if the certificate would have more than 1024 parts or a text of more than 2000 characters.
+    Raises :class:`InvalidParameter` if the guarantee does not cover a recorded release, or if
+    ``deltas`` is empty, repeats a value or contains a value outside (0, 1).
     """
     if not isinstance(run, Run):
         raise InvalidParameter("run", run, "must be a Run")

@@ -184,7 +184,7 @@ _STREAMS: Final[Mapping[str, StreamTrust]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateForm:
-    r"""The parsed fields of a certificate, and the errors found without recomputation."""
+    r"""The parsed fields of a certificate, and complaints about its assumptions and digest."""
 
     claims: Mapping[str, Fraction]
     parts: tuple[WorstPart, ...]
@@ -194,7 +194,7 @@ class CertificateForm:
 
 
 def read(document: object) -> CertificateForm:
-    r"""Parse a certificate and check each of its fields, without recomputing a bound."""
+    r"""Parse a certificate, recomputing no bound; raise ``Malformed`` for an invalid field."""
     top = mapping("certificate", document)
     if top.get("schema") != SCHEMA:
         raise Malformed("schema", f"must be {SCHEMA}")
@@ -239,8 +239,8 @@ def knows(algorithm: str) -> bool:
 def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
     r"""The assumptions that the certificate ``document`` must list besides the noise source.
 
-    Two of them cannot be verified from the text: that the parts cover every possible participation
-    of a user, and that the releases are those of the run.
+    They include that the parts cover every possible participation of a user, and that the releases
+    are those of the run.
     """
     parts, name = document["parts"], document["algorithm"]
     run = f"{name} with {document['arms']} arms in {document['horizon']} rounds"

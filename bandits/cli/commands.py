@@ -137,7 +137,7 @@ def _written(entry: Entry) -> str:
 def compare_lines(
     ratios: Sequence[Ratio], left: Mapping[str, Sequence[tuple[str, float]]]
 ) -> list[str]:
-    r"""Format ratios of regrets, one per line, then the rows of A and B without a match."""
+    r"""Format ratios of regrets, one per line, then the unmatched rows of the results A and B."""
     table = [("algorithm", "epsilon", "regret/T of A", "of B", "A/B", "+-")]
     table += [
         (

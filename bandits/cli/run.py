@@ -329,7 +329,7 @@ def read_path(option: str, text: str | None) -> Path | None:
     >>> read_path("--output", "results").name
     'results'
 
-    Raises :class:`InvalidParameter` if the text is empty, which would mean the current folder.
+    Raises :class:`InvalidParameter` if the text contains a NUL or is empty (the current folder).
     """
     if text is None:
         return None
@@ -351,7 +351,7 @@ def read_experiment(
     confidence: str | None = None,
     **fields: str | None,
 ) -> Experiment:
-    r"""Build the experiment for the given options; missing options are taken from the preset.
+    r"""Build the experiment for the given options; the preset or defaults replace missing ones.
 
     >>> read_experiment("cz/easy", epsilon=["0.5"], horizon="1e5").instances
     20

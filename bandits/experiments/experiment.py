@@ -236,7 +236,7 @@ class Experiment(RunParameters):
         return self.users or -(-self.horizon // (self.max_visits or 1))
 
     def users_of(self, policy: Policy[Any], seed: int) -> Users:
-        r"""The users of one run with ``policy``; they arrive in an order drawn from ``seed``."""
+        r"""The users of a run of ``policy``; ``seed`` draws the arrivals of returning users."""
         if self.max_visits is None:
             return NEW_USERS
         from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
@@ -336,7 +336,7 @@ def _check_named(argument: str, values: Sequence[object]) -> None:
 
 
 def limits(max_visits: int | None, plan: Deployment) -> Iterator[tuple[str, tuple[str, ...]]]:
-    r"""Yield, for each requested feature, its error message and the algorithms that support it."""
+    r"""Yield, for each feature that a run requires, an error text and the supporting algorithms."""
     if plan.aggregation == "masked":
         yield "does not use secure aggregation; use one of", _MASKED
     if max_visits is not None:

@@ -52,7 +52,10 @@ r"""The columns: ``regret`` is Reg(t) of one run; ``epsilon`` and ``delta`` are 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlotLine:
-    r"""The plotted curve of one algorithm and epsilon: regret per round Reg(t)/t over instances."""
+    r"""The curve of one algorithm and epsilon: the mean of Reg(t)/t over instances at each round t.
+
+    ``error`` contains the standard errors of the means, which are 0 for a single instance.
+    """
 
     preset: str
     algorithm: str
@@ -189,7 +192,7 @@ def draw_results(
 
 
 def bounds_of(document: Mapping[str, Any], lines: Sequence[PlotLine]) -> dict[str, Curve]:
-    r"""The lower bounds on the regret per round in a summary, as a curve c ln(t)/t per epsilon."""
+    r"""For each epsilon of a summary, the lower bound on Reg(t)/t as a curve c ln(t)/t."""
     from bandits.regret_plots import Curve
 
     at = tuple(float(t) for t in lines[0].t if t > 1)
@@ -342,8 +345,8 @@ def write_results(
     Files of an earlier run are removed first, and rows.json is written last, so all results next to
     it belong to the same experiment. Unrelated files are kept.
 
-    Yields a message for each omitted file. Raises :class:`InvalidParameter` if a file cannot be
-    written or would replace an unrelated file.
+    Yields a message for each omitted file or curve. Files are written as the caller iterates.
+    Raises :class:`InvalidParameter` if a file cannot be written or would replace an unrelated file.
     """
     refuse_foreign(folder, experiment)  # checked again after a long run
     remove_earlier(folder)
@@ -371,7 +374,11 @@ def _write_picture(folder: Path, document: Mapping[str, Any]) -> Iterator[str]:
 def certificates(
     experiment: Experiment, worlds: Worlds, cells: Sequence[Cell]
 ) -> Iterator[tuple[str, str | NotDerived]]:
-    r"""Yield the certificate of the first run of each algorithm and epsilon, with its file name."""
+    r"""Yield the file name and the text of the certificate of each algorithm and epsilon.
+
+    The certificate is for instance 0. If there is none, the text is replaced by the
+    :class:`NotDerived` error. Algorithms without privacy or without releases are skipped.
+    """
     from bandits.certificates.certify_run import certify_run
 
     for cell in cells:

@@ -65,7 +65,7 @@ def run_cells(
     r"""Play all runs of ``experiment`` that are not in ``done``; return all results in order.
 
     ``done`` contains the results of the first runs. ``jobs`` is the number of processes (-1 for one
-    per core); joblib runs them if it is not 1. ``store`` is called with each new result, in order,
+    per core), which joblib runs unless it is 1. ``store`` is called with each new result, in order,
     and ``progress`` with the number of finished runs.
 
     Raises :class:`InvalidParameter` if ``jobs`` is neither -1 nor >= 1, if ``worlds`` do not match
@@ -181,7 +181,7 @@ class State:
 
 @contextlib.contextmanager
 def resume(path: str | Path, experiment: Experiment, worlds: Worlds) -> Iterator[State]:
-    r"""Open the state file of this experiment, or create it."""
+    r"""Open the state file of this experiment, or create it; refuse that of another one."""
     place, header = Path(path), _header(experiment, worlds)
     with open_state("resume", place, owner="experiment") as file:
         state = State(file=file)

@@ -56,10 +56,10 @@ class Row:
 
     ``by_instance`` lists the regret per round Reg(T)/T of each instance over T = ``horizon``
     rounds, ``regret_per_round`` is its mean, and ``standard_error`` that of the mean (None for one
-    instance). ``bits_per_user`` is the largest number of bits that a user sent in any instance,
-    ``mean_bits_per_user`` the mean. ``communication`` contains the mean totals of values
-    (``numbers``) and ``bits`` that users sent. ``out_of_users`` is the mean number of rounds that
-    remained when too few users had visits left. ``guarantee`` is the result of
+    instance). ``bits_per_user`` is the largest number of bits that a user sent in any
+    participation, ``mean_bits_per_user`` the mean. ``communication`` contains the mean totals of
+    values (``numbers``) and ``bits`` that users sent. ``out_of_users`` is the mean number of rounds
+    that remained when too few users had visits left. ``guarantee`` is the result of
     :func:`guarantee_json`.
     """
 
@@ -182,8 +182,8 @@ def guarantee_json(
 ) -> dict[str, Any]:
     r"""The guarantee of a run for each user over all ``max_visits`` visits, as text and numbers.
 
-    ``epsilon_upper`` is the upper bound on epsilon at ``delta``, or None if there is no guarantee.
-    All numbers in the text are rounded up.
+    ``epsilon_upper`` is the upper bound on epsilon at ``delta``, or None if there is no finite
+    bound. All numbers in the text are rounded up.
     """
     exact = rational("delta", delta)
     text, pure, upper = "none: rewards are released as they are", None, math.inf
@@ -258,7 +258,7 @@ def remarks(rows: Sequence[Row]) -> list[str]:
 
 
 def lower_bounds(experiment: Experiment) -> list[dict[str, Any]]:
-    r"""A theorem's lower bound on the regret at each epsilon, if the preset is a hard instance."""
+    r"""A theorem's lower bound on regret at each epsilon; empty if the preset has no theorem."""
     found = []
     for epsilon in experiment.epsilons:
         bound = lower_bound(

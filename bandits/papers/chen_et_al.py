@@ -4,11 +4,11 @@ CSB: Chen, Zheng, Zhou, Yang, Chen and Wang, "(Locally) Differentially Private C
 Semi-Bandits" (ICML 2020). Its real-valued Laplace noise is replaced by discrete Laplace noise on
 rewards in g steps.
 
-A bonus is not a privacy statement, but it must cover both noise and rewards. The paper writes "log"
-for the levels of a binary tree: base 2 is the most favourable interpretation. The constant in its
-local bonus is 4 or 4 sqrt 2, because the printed formula is ambiguous; both are compared. Theorems
-5 and 6 are lower bounds on the regret. They depend on how much information (KL divergence) a
-private reward can carry, and randomised response has the most (Kairouz, Oh and Viswanath 2016).
+The bonus of a confidence bound states no privacy, but must cover noise and rewards. The paper
+writes "log" for the levels of a binary tree: base 2 is the most favourable interpretation. Its
+local bonus has an ambiguous formula, so both constants, 4 and 4 sqrt 2, are compared. Theorems 5
+and 6 are lower bounds on the regret. They depend on how much information (KL divergence) a private
+reward can carry, and randomised response has the most (Kairouz, Oh and Viswanath 2016).
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _central(K: int, e: Fraction) -> Found:
 
 
 def information(epsilon: Fraction, gap: Fraction) -> Enclosure:
-    r"""The KL divergence between randomised responses to bits of mean 1/2 - ``gap`` and 1/2."""
+    r"""The KL divergence of private randomised responses to bits of mean 1/2 - ``gap`` and 1/2."""
 
     def divergence() -> arb:
         up = ball(epsilon).exp()

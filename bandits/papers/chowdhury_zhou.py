@@ -141,7 +141,7 @@ def _shuffled(theorem: str, n: int, e: Fraction, form: Form) -> Found:
 
 
 def leaking_aggregation(chosen: ShuffledPure, spent: Fraction) -> Enclosure:
-    r"""Enclose a privacy loss of ``chosen`` with some (``spent``, 0)-relaxed aggregation.
+    r"""Enclose a lower bound on the loss of ``chosen`` over a (``spent``, 0)-relaxed aggregation.
 
     Let g be the precision and m the modulus of ``chosen``, u = e^spent and c = 1/(1+u). The
     aggregation reveals the sum mod m and a bit that is 1 with probability cu if the first message

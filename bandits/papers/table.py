@@ -116,7 +116,7 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    r"""A decorator after which a function returns a :data:`LaterRow`, an uncomputed row."""
+    r"""A decorator: the decorated function returns a :data:`LaterRow`, which computes the row."""
 
     paper: str
     statement: str
@@ -160,7 +160,7 @@ def along(ends: Enclosure, compute: Callable[[Fraction], Value]) -> Enclosure:
 
 
 def decimals(value: Enclosure | Bound) -> str:
-    r"""Format two bounds with six digits, rounded outwards; equal bounds are written once."""
+    r"""Format an enclosure with six digits, rounded outwards; equal ends are written once."""
     high = up(value.upper, _DIGITS)
     if value.lower is None:
         return f"at most {high}"

@@ -63,7 +63,7 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
 
 
 def bits_box(found: BitNoise, bound: int = 1, most: int | None = None) -> PrivacyCurve:
-    r"""The privacy curve of a sum with noise bits ``found`` that changes by at most ``bound``.
+    r"""The privacy curve of a sum that changes by at most ``bound``, with the noise bits ``found``.
 
     An irrational probability of the bits is rounded to within 2^-64. If ``most`` is given, at most
     that many noise bits are counted.

@@ -182,7 +182,7 @@ def play_rounds(  # noqa: C901, PLR0912  # calls in the inner loop are slow
     noise: Integers,
     played: Bools,
 ) -> None:
-    r"""Play all rounds; store the super arms in ``played``, of shape (runs, rounds, arms)."""
+    r"""Play all rounds: update ``tables`` and ``state``, and fill ``played`` with super arms."""
     runs, rounds, arms = played.shape
     (bounds, sent), groups = state, len(loop.starts) - 1
     kind, least, tie, clip, picked = loop.kind, loop.least, loop.tie, loop.clip, loop.picked

@@ -78,7 +78,7 @@ def most_support(dimension: int) -> int:
 
 
 def near_optimal_design(actions: Actions, active: tuple[int, ...]) -> Design:
-    r"""Find a design on the ``active`` actions with a proven value of at most 2 ``rank``."""
+    r"""Find a design on the ``active`` actions whose proven value is at most twice its ``rank``."""
     if not active:
         raise InvalidParameter("active", active, "must contain at least one action")
     points = actions.points[list(active)]

@@ -291,10 +291,10 @@ class PhasedElimination(Policy[PhasedState]):
 
     ``clients`` sets the number of clients in phase l. It is ceil(2^(alpha l)) for ``"growing"`` and
     1 per round for ``"one-a-round"``. For ``"fixed"`` it is ``each``; if ``each`` is None, the
-    total over T rounds is that of ``"growing"``. ``population`` is the number of available users,
-    or None if it is unlimited. A client takes part in only one phase. ``init`` and ``sizes``
-    therefore raise :class:`InvalidParameter` if the horizon needs more than ``population`` clients.
-    ``radius`` selects :func:`exact_staying` or :func:`paper_staying`.
+    total over T rounds is that of ``"growing"``, rounded up. ``population`` is the number of
+    available users, or None if it is unlimited. A client takes part in only one phase. ``init`` and
+    ``sizes`` therefore raise :class:`InvalidParameter` if the horizon needs more than
+    ``population`` clients. ``radius`` selects :func:`exact_staying` or :func:`paper_staying`.
     """
 
     model: Of[LinearModel] = Of(LinearModel, "must be a LinearModel")
@@ -348,7 +348,7 @@ class PhasedElimination(Policy[PhasedState]):
                 return 1
 
     def phases(self, horizon: int) -> int:
-        r"""An upper bound on the number of phases, each of which has at least h rounds."""
+        r"""An upper bound on the number of phases in ``horizon`` rounds: each has at least h."""
         begun, spent = 0, 0
         while spent < horizon:
             begun += 1

@@ -43,8 +43,8 @@ class Policy(ABC, Generic[State]):
     r"""A bandit algorithm, which chooses batches of pulls. All methods are pure functions.
 
     A run calls ``init`` once and then, for every batch, ``choose`` and ``observe``, until the
-    horizon or a :class:`Commit`. A batch that exceeds the horizon is truncated there and never
-    observed.
+    horizon or a :class:`Commit`. A batch that exceeds the horizon, or for which too few users
+    are left, ends the run and is never observed.
 
     ``name`` and ``privatizer`` may be properties or fields of a dataclass. A field needs
     ``= field()``; otherwise the property of this class would become its default.

@@ -1,14 +1,15 @@
 r"""The algorithms of ``dpcore bandit`` by name: their parameters and their policies.
 
-With the exact radius, batched elimination uses the exact schedule, and the parameter ``scaling`` of
-its :class:`~bandits.privatizers.batch_sums_by_trust_model.SumPrivatizer` is 4 instead of 1. For
-dist-rdp-se and dist-cdp-se the scaling is set by their parameter s, by default 10. With the paper's
-radius, all parameters are those of the algorithm's paper or, with ``schedule="released"``, those of
-its released code.
+With the exact radius, the parameter ``scaling`` of the
+:class:`~bandits.privatizers.batch_sums_by_trust_model.SumPrivatizer` of batched elimination is 4
+instead of 1. For dist-rdp-se and dist-cdp-se their parameter s sets the scaling, by default to 10.
+With the paper's radius, all parameters are those of the algorithm's paper or, with
+``schedule="released"``, those of its released code.
 
 Your own policy is written ``file.py:NAME`` or ``package.module:NAME`` and is imported into this
-process as trusted code. An audit creates it without arguments. A run passes ``epsilon``, ``delta``,
-``horizon``, ``arms`` and ``failure_probability``, unless the policy has no such parameter.
+process as trusted code. An audit creates it without arguments. A run passes ``epsilon``, which the
+policy must accept, and each of ``delta``, ``horizon``, ``arms`` and ``failure_probability`` that it
+accepts.
 """
 
 from __future__ import annotations

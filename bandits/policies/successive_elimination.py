@@ -129,7 +129,7 @@ def exact_schedule(
     ``horizon``. An arm whose true mean is more than 2 D below the best is then dropped. The
     candidates for the first length are the lengths l = 2^i and l = 3 2^i that use at most half of
     the horizon. The smallest candidate with 2 D <= 1/2 is chosen, as in the first epoch of DP-SE.
-    If there is none, the largest candidate is chosen. Lengths grow by a factor of 3.
+    If no candidate satisfies this, the largest is chosen. Lengths grow by a factor of 3.
     """
     arms, rounds = arms_and_horizon(arms, horizon)
     chance = failure_probability_of(failure, argument="failure")
@@ -381,8 +381,8 @@ class DpSe(SuccessiveElimination):
 
     ``radius=DpSeRadius()`` is the paper's radius; the default is certified for the actual noise
     instead. The number of pulls in an epoch is always the paper's. The privatizer adds central
-    noise to rewards in g = ceil(sqrt n) steps for n users. ``failure`` is the probability that a
-    sum mod m is decoded incorrectly.
+    noise to rewards in g = ceil(sqrt n) steps for n users. ``failure`` bounds the probability that
+    a sum mod m is decoded incorrectly.
     """
 
     epsilon: Exact = Exact(zero=NO_NOISE)

@@ -99,8 +99,8 @@ class SumPrivatizer(Planned[SumProtocol]):
     positive ``delta`` they instead use the least noise (on the grid of
     ``accounting.protocol_guarantees.plan_protocol.choose``) that gives (epsilon, delta).
 
-    ``failure`` is the probability that a sum mod m is decoded incorrectly, 1/T in the paper for T
-    rounds. With ``parameters="exact"`` the threshold tau is the least that is certified for
+    ``failure`` bounds the probability that a sum mod m is decoded incorrectly (1/T in the paper for
+    T rounds). With ``parameters="exact"`` the threshold tau is the least that is certified for
     ``failure``. With ``"paper"`` it is the paper's threshold, except for ``local``, where the paper
     does not specify a constant.
 

@@ -92,7 +92,7 @@ class StreamPrivatizer:
 
     @property
     def items(self) -> int:
-        r"""The largest number of items of a base arm, reached by an arm that is always played."""
+        r"""The largest number of items (blocks) of a base arm, that of an arm in every round."""
         return -(-self.horizon // self.block)
 
     @property
@@ -160,7 +160,7 @@ def _noise(privatizer: StreamPrivatizer) -> Noise:
 
 
 class Tables(NamedTuple):
-    r"""The arrays of :class:`Totals` for the compiled loop, by run and base arm."""
+    r"""The arrays of :class:`Totals`, as arguments of the compiled loop."""
 
     taken: Integers
     exact: Integers

@@ -72,12 +72,12 @@ class Deployment:
             raise InvalidParameter("dropouts", self.dropouts, reason)
 
     def reporting(self, users: int) -> int:
-        r"""The number of ``users`` who send a message if as many as planned drop out."""
+        r"""The number of users who send a message if the planned maximum of ``users`` drops out."""
         n = integer("users", users, at_least=1)
         return n - math.floor(n * self.dropouts) if self.dropouts else n
 
     def colluding(self, users: int) -> int:
-        r"""The number of ``users`` who may reveal their noise to the server."""
+        r"""The largest number of ``users`` who may reveal their noise to the server."""
         return math.floor(users * (1 - self.honest))
 
     def counted_on(self, users: int) -> int:
@@ -86,7 +86,7 @@ class Deployment:
 
     @property
     def factor(self) -> int:
-        r"""An integer upper bound on n/counted_on(n), by which each user's noise may grow."""
+        r"""An integer >= n/counted_on(n), by which the noise of each of n users may grow."""
         return math.ceil(1 / (self.honest - self.dropouts))
 
     @property
@@ -119,8 +119,8 @@ def masked_sum(
     r"""Run ``protocol`` once over a masked aggregation, and return the estimate.
 
     As many users drop out as ``plan`` allows, at three different steps. ``encoded`` is the sum of
-    the encodings of all other users. Their single values do not affect the estimate, so the sum is
-    divided evenly among them.
+    the encodings of the users who stay. Their single values do not affect the estimate, so the sum
+    is divided evenly among them.
     """
     n = protocol.users
     stay, colluding = plan.reporting(n), plan.colluding(n)
@@ -176,7 +176,7 @@ class Relaxed:
 def implied(
     protocol: AnyProtocol | None, relaxed: Relaxed | None, plan: Deployment
 ) -> tuple[str, ...]:
-    r"""The assumptions of ``protocol`` under this plan, except those about the noise source."""
+    r"""The assumptions of ``protocol`` under ``plan``, except those about the noise source."""
     match protocol:
         case AggregatedSum():
             masked = (MASKED,) if plan.aggregation == "masked" else ()

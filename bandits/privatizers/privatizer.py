@@ -168,7 +168,7 @@ class Privatizer(Releasing[int]):
 
     @final
     def reporting(self, pulls: int) -> int:
-        r"""The number of users, out of n, whose rewards are in the sum after planned dropouts."""
+        r"""The number of users, out of n = ``pulls``, who are in the sum after planned dropouts."""
         return pulls if self.protocol(pulls) is None else self.deployment.reporting(pulls)
 
     @final

@@ -79,8 +79,8 @@ class SteadyPrivatizer(Planned[AggregatedSum | BinaryShuffle]):
     Skellam noise. If the law is a sum of N discrete Gaussians or of N fair bits, each of n users
     adds ceil(N/n) terms. A release then contains at least N terms, and the guarantee relies on N of
     them. Fair bits are shuffled; then g = 1 and rewards are rounded at random to a bit. ``failure``
-    is the probability that a sum mod m is decoded incorrectly. With a ``deployment``, the users who
-    neither drop out nor collude add this noise in the worst case.
+    bounds the probability that a sum mod m is decoded incorrectly. With a ``deployment``, the users
+    who neither drop out nor collude add this noise in the worst case.
     """
 
     law: SteadyLaw
@@ -110,7 +110,7 @@ class SteadyPrivatizer(Planned[AggregatedSum | BinaryShuffle]):
 
     @property
     def epsilon(self) -> Fraction:
-        r"""The ratio g/s for discrete Laplace noise of scale s; otherwise g/sigma, rounded up."""
+        r"""The ratio of g to the scale (Laplace noise) or to the standard deviation, rounded up."""
         if isinstance(self.law, DiscreteLaplace):
             return self.steps / self.law.scale
         least, _ = variance(self.law)
@@ -297,7 +297,7 @@ def visits_budget(curve: PrivacyCurve, max_visits: int) -> Word:
 
     It is a pure epsilon if that is finite, and otherwise a list of Renyi divergences of the orders
     2, 4, 8, 16 and 32. A filter rounds each cost up, so the budget exceeds the exact cost by a
-    relative error of at most visits/2^60.
+    relative error of at most ``max_visits``/2^60.
     """
     most = visits_of(max_visits)
     if not isinstance(curve, PrivacyCurve):
@@ -343,7 +343,7 @@ class Book:
         r"""Charge each of ``users`` for ``release``; return False for users without enough budget.
 
         Users without enough budget are not charged and must not take part. If a user is unknown or
-        repeated, :class:`InvalidParameter` is raised and no user is charged.
+        repeated, a :class:`LedgerBook` raises :class:`InvalidParameter` and charges no user.
         """
         return self.able(users)
 

@@ -35,9 +35,9 @@ class RunGuarantee(Guarantee):
     A part is the guarantee for one possible participation of a user: in a single release for new
     users, in all releases of one user for returning users. The ``parts`` cover every possible
     release of a run of this length, for all data. The bounds of a run with parts are upper bounds,
-    and their ``lower`` is None, because a run need not contain the worst participation. A run with
-    a single arm has no parts: it releases nothing and is perfectly private. ``assumptions`` lists
-    the assumptions of the guarantee.
+    and their ``lower`` is None, because a run need not contain the worst participation. A run that
+    releases nothing, such as that of a single arm, has no parts and is perfectly private.
+    ``assumptions`` lists the assumptions of the guarantee.
     """
 
     parts: tuple[Guarantee, ...]

@@ -126,7 +126,7 @@ class AveragePrivatizer(Releasing[Averages]):
         return chosen(self.epsilon, self.delta, size.users, size.coordinates)
 
     def noise(self, size: Averages) -> Noise | None:
-        r"""The law of the noise of each sum, in steps; binomial noise is not centred."""
+        r"""The noise law of each sum in steps; None without privacy. A binomial is not centred."""
         if self.trust == "none":
             return None
         added = self._added(size)

@@ -51,7 +51,7 @@ class Environment(ABC):
     @property
     @abstractmethod
     def means(self) -> tuple[float, ...]:
-        r"""The true means, as floats with absolute error <= 1e-12; only the regret uses them."""
+        r"""The true means, for the regret, as floats with an absolute error of at most 1e-12."""
 
     @property
     def arms(self) -> int:
@@ -72,7 +72,7 @@ class Environment(ABC):
     ) -> tuple[int, ...]:
         r"""Draw, for each action of ``ask``, the sum of the encoded values of all its users.
 
-        In this class each user must pull one arm once; otherwise raises :class:`InvalidParameter`.
+        In this class each user pulls one arm once; other requests raise :class:`InvalidParameter`.
         """
         if ask.times is not None or len(ask.actions) != 1 or encoding.low != 0:
             reason = "must request pulls of one arm with rewards in [0, 1] in this world"

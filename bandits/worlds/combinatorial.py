@@ -123,7 +123,7 @@ def coverage(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def path(seed: int, arms: int, size: int) -> BitWorld:
-    """Create a world of cheapest paths through an n by n grid, each with 2 (n - 1) edges."""
+    """Create a world of paths of 2 (n - 1) edges through an n by n grid; the cheapest is best."""
     n = _nodes(
         arms, lambda n: 2 * n * (n - 1), "2 n (n - 1), e.g. 4, 12, 24 or 40, for an n by n grid"
     )
@@ -154,7 +154,7 @@ def _nodes(arms: int, edges: Callable[[int], int], wanted: str) -> int:
 
 
 def influence(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Create an influence-maximisation world: choose two of four source nodes, with ten edges."""
+    r"""Create an influence world of ten edges, whose super arms choose two of four source nodes."""
     edges = ((0, 4), (0, 5), (1, 5), (1, 6), (2, 6), (2, 7), (3, 7), (3, 4), (4, 8), (6, 8))
     reward = Influence(edges)
     decisions = reward.super_arms(2)
@@ -214,7 +214,7 @@ def hard_public(seed: int, arms: int, size: int) -> BitWorld:
 
     The best super arm consists of K base arms with mean 1/2. Each of the other m - 2K + 1 super
     arms consists of the same K - 1 public base arms, which share one outcome, and one base arm of
-    its own. These base arms have mean 1/2 minus the gap.
+    its own. All base arms of these super arms have mean 1/2 minus the gap.
     """
     if arms < 2 * size:
         raise InvalidParameter(

@@ -46,7 +46,7 @@ Data: TypeAlias = Path | Sequence[Path] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worlds:
-    r"""The worlds of all instances; ``data`` is the SHA-256 hash of the file that was read.
+    r"""The worlds of all instances; ``data`` is the SHA-256 hash of the file, None if simulated.
 
     For several files it is the SHA-256 of their hexadecimal SHA-256 digests, one per line.
     """
@@ -104,7 +104,7 @@ class Preset:
         >>> preset_of("cz/easy").arms_of(None), preset_of("cz/easy").arms_of(4)
         (10, 4)
 
-        Raises :class:`InvalidParameter` if a number is requested that is below 1, or although the
+        Raises :class:`InvalidParameter` if the requested number is outside [1, 2^16], or if the
         data determine it.
         """
         if arms is None:

@@ -65,9 +65,7 @@ class CoinSum(Protocol):
     r"""The interface of a law that is a limit of sums of independent Bernoulli variables."""
 
     @property
-    def mean(self) -> Fraction:
-        r"""The mean E[X]."""
-        ...
+    def mean(self) -> Fraction: ...
 
     def log_moment(self, c: arb) -> arb:
         r"""K(c) = log E[e^(cX)] for real c, as a ball."""
@@ -242,7 +240,7 @@ def central_masses(law: CoinSum, reach: int) -> list[arb]:
 def sum_tail(*, draws: RationalLike, scale: RationalLike, least: int, bits: int) -> Enclosure:
     r"""Enclose P(X >= ``least``), where X is the sum of ``draws`` discrete Laplace draws.
 
-    ``least`` is at least 1. The relative width is at most 2^-``bits``.
+    ``draws`` is at least 16, and ``least`` at least 1. The relative width is at most 2^-``bits``.
     """
     count = positive_rational("draws", draws, "a sum without draws adds no noise")
     if count < FEWEST_DRAWS:
@@ -278,8 +276,8 @@ def quick_tail(
 ) -> Enclosure | None:
     r"""Enclose P(X >= ``least``), where X is the sum of ``draws`` discrete Laplace draws.
 
-    Return None if PolyaDifference computes this tail faster. This is the case for every number of
-    draws below ``FEWEST_DRAWS`` except 2.
+    Return None if ``draws`` is below ``FEWEST_DRAWS`` and is not 2, because ``PolyaDifference``
+    computes the tail faster; the caller then uses that.
     """
     if draws == 2:
         return pair_tail(scale=scale, least=least, bits=bits)

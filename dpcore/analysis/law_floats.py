@@ -84,8 +84,8 @@ def sizes(k: Integers) -> Integers:
 def by_runs(law: RunLaw, k: Integers, column: Column) -> Floats:
     r"""Return the function ``column`` (pmf, cdf or sf) of ``law`` at each number in ``k``.
 
-    The relative error is below 2^-51, except that values below 2^-1020 may become 0. The law is on
-    0, 1, 2, ..., so the pmf and the cdf of negative numbers are 0, and the sf is 1.
+    The relative error is below 2^-51, except that values below 2^-1020 may become 0. Negative
+    numbers in ``k`` need a law on 0, 1, 2, ...: their pmf and cdf are 0, and their sf is 1.
     """
     values = np.full(len(k), 1.0 if column == "sf" else 0.0)
     index = k // _LENGTH

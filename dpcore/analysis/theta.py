@@ -42,8 +42,8 @@ def moment(variance: Fraction, z: acb) -> acb:
     r"""Return M(z) e^(-v z^2/2), where M(z) = E[e^(zX)] for one draw X and v = ``variance``.
 
     X is discrete Gaussian. By Poisson summation the result is, up to a constant factor, the sum of
-    e^(-2 pi^2 v j^2 - 2 pi i j v z) over all integers j. The factor makes it 1 at z = 0, and is
-    close to 1 for large v. The ball is correct for every z.
+    e^(-2 pi^2 v j^2 - 2 pi i j v z) over all integers j. The factor, which is close to 1 for large
+    v, makes the result 1 at z = 0. The ball is correct for every z.
     """
     # The pair of terms at j has size at most 2 e^(-2 pi^2 v j^2 + 2 pi v |Im z| j). The ratio of
     # successive bounds decreases: if the first is tiny, both sums lie within 3 `first` of 1.
@@ -67,7 +67,7 @@ def log_moment(variance: Fraction, order: arb) -> arb:
 
 
 def second_moment(variance: Fraction) -> arb:
-    r"""Return E[X^2] of one discrete Gaussian draw X."""
+    r"""Return E[X^2] of one discrete Gaussian draw X with the parameter v = ``variance``."""
     if variance >= 1:
         return ThetaSum(variance=variance).tilted_variance(arb(0))
     # The ratio of successive terms is at most (4/3)^2 e^(-7/2) < 1/2 from j = 3: twice the next

@@ -229,8 +229,8 @@ def urn(rng: Rng, shape: Fraction, scale: Fraction) -> int:
     r"""Draw one value of Polya(r, s), 0 < r < 1, by splitting a geometric total with a Polya urn.
 
     r is ``shape`` and s is ``scale``. Each unit i = 0, 1, ... of the total is counted with
-    probability (r + own)/(1 + i), where own is the number of units counted before. The value is the
-    final number.
+    probability (r + own)/(1 + i), where own is the number of units counted before. The drawn value
+    is the final own.
     """
     own = 0
     for i in range(geometric_exp(rng, 1 / scale)):

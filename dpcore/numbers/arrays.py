@@ -163,7 +163,7 @@ def refuse_masked(argument: str, value: object) -> None:
 
 
 def integers(k: IntegersLike) -> Integers:
-    r"""Return ``k`` as a flat int64 array."""
+    r"""Return ``k`` as a flat int64 array, or raise :class:`InvalidParameter`."""
     try:
         array = np.asarray(k)
     except ValueError:
@@ -189,7 +189,7 @@ def shaped(k: IntegersLike, values: Floats) -> float | Floats:
 
 
 def shape_of(size: int | tuple[int, ...]) -> tuple[int, ...]:
-    r"""Return ``size`` as a shape tuple."""
+    r"""Return ``size`` as a shape tuple; raise an error if it is too large or negative."""
     parts = size if isinstance(size, tuple) else (size,)
     shape = tuple(integer("size", part, at_least=0) for part in parts)
     if math.prod(shape) >= 1 << 60 or max(shape, default=0) >= 1 << 60:

@@ -18,12 +18,12 @@ _BITS: Final = 96
 
 
 def lower_end(hits: Any, runs: Any, level: float) -> Floats:
-    r"""A lower bound on the probability of a hit; P(the bound is too large) <= ``level``."""
+    r"""A lower bound on P(hit), from ``hits`` in ``runs``; P(bound too large) <= ``level``."""
     return np.where(hits > 0, _quantile(np.maximum(hits, 1), runs - hits + 1, level), 0.0)
 
 
 def upper_end(hits: Any, runs: Any, level: float) -> Floats:
-    r"""An upper bound on the probability of a hit; P(the bound is too small) <= ``level``."""
+    r"""An upper bound on P(hit), from ``hits`` in ``runs``; P(bound too small) <= ``level``."""
     return np.where(hits < runs, _quantile(hits + 1, np.maximum(runs - hits, 1), 1.0 - level), 1.0)
 
 

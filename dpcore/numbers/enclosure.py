@@ -191,7 +191,6 @@ class Enclosure(Ordered):
 
     @property
     def width(self) -> End:
-        r"""The exact width ``upper - lower``."""
         if self.upper == self.lower:
             return Fraction(0)
         return self.upper - self.lower

@@ -1,9 +1,9 @@
 r"""Parse privacy parameters as exact rationals, and check names of users and batches.
 
-Accepted types are ``int``, ``Fraction``, ``Decimal``, numpy integers, and strings such as
-``"1/3"``, ``"0.1"``, ``"1e-6"``. A ``float`` is read as its shortest decimal form, so ``0.1`` means
-one tenth and not the nearest binary number. Other types raise an error. Instances of subclasses are
-read as plain values.
+Accepted types are ``int``, ``Fraction``, ``Decimal``, ``float``, numpy integers and floats, and
+strings such as ``"1/3"``, ``"0.1"``, ``"1e-6"``. A float is read as its shortest decimal form, so
+``0.1`` means one tenth and not the nearest binary number. Other types raise an error. Instances of
+subclasses are read as plain values.
 """
 
 from __future__ import annotations
@@ -329,7 +329,7 @@ def text(argument: str, value: object, reason: str) -> str:
 
 
 def write_rational(value: Fraction) -> str:
-    r"""The shortest text that :func:`rational` parses as ``value``: ``"3"`` or ``"1/3"``."""
+    r"""Format ``value`` as an integer or in lowest terms, such as ``"3"`` or ``"1/3"``."""
     return str(value)
 
 
@@ -346,7 +346,7 @@ r"""The pattern of ASCII names, which need no further check."""
 
 
 def name(argument: str, value: object) -> str:
-    r"""Return ``value`` if it is a valid name of a user or a batch."""
+    r"""Return ``value`` if it is a valid name of a user or a batch; otherwise raise an error."""
     reason = f"must be a name of 1 to {_LONGEST} characters, as text"
     if type(value) is str and PLAIN.fullmatch(value):
         return value

@@ -21,7 +21,7 @@ def down(value: End, digits: int = 4) -> str:
 
 
 def up(value: End, digits: int = 4) -> str:
-    r"""Format ``value`` rounded up to ``digits`` significant digits: an upper bound or p-value."""
+    r"""Format ``value`` rounded up to ``digits`` significant digits, for an upper bound."""
     return _rounded(value, digits, ROUND_CEILING)
 
 

@@ -69,11 +69,11 @@ class ModularSum(ABC):
     @property
     @abstractmethod
     def local_noise(self) -> Noise | None:
-        r"""The law of the noise that each user adds before sending, or None."""
+        r"""The law of the noise that each user adds before sending, or None if users add none."""
 
     @property
     def central_noise(self) -> Noise | None:
-        r"""The law of the noise that the analyzer adds before publishing, or None."""
+        r"""The law of the noise that the analyzer adds before publishing; None if it adds none."""
         return None
 
     @abstractmethod

@@ -2,8 +2,8 @@ r"""Run a protocol once in this process: the users, the functionality and the an
 
 The functionality receives the users' messages, and the server sees only its output.
 :class:`IdealAggregation` and :class:`Shuffler` do what a trusted third party would do, for
-simulation and accounting; ``secure_aggregation.MaskedAggregation`` is a real aggregation with the
-same interface.
+simulation and accounting; ``dpcore.MaskedAggregation`` is a real aggregation with the same
+interface.
 
 A run includes dropouts and collusion: users who drop out add no noise, the server knows the noise
 of colluding users, and the record of the run contains only the remaining noise. Proofs:
@@ -48,9 +48,7 @@ class Aggregation(typing.Protocol):
     """
 
     @property
-    def modulus(self) -> int:
-        r"""The modulus m."""
-        ...
+    def modulus(self) -> int: ...
 
     def total(
         self, messages: Mapping[str, Integers], vanish: Mapping[str, Step] = ..., *, rng: Rng = ...

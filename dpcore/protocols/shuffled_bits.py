@@ -343,7 +343,7 @@ class PureShuffle(ShuffledSum):
         return self.values(x, rng=rng)[:, None]
 
     def values(self, x: RealsLike, *, rng: Rng = SYSTEM) -> Integers:
-        r"""Draw the number of ones in each user's message; errors are as in :meth:`randomize`."""
+        r"""Draw the number of ones in each user's message; x contains one value per user."""
         held = as_array(x)
         if held.ndim != 1 or not 1 <= len(held) <= self.users:
             reason = f"must be an array with one number for each of 1 to {self.users} users"

@@ -66,9 +66,9 @@ class Uniform:
     def below(self, value: Callable[[], arb]) -> bool:
         r"""Whether V < x, where ``value()`` returns a ball around x at the current precision.
 
-        It draws more bits until the comparison is certain; once the ball is tight, 64 more bits are
-        needed with probability 2^-64. Raises :class:`PrecisionExhausted` if eight million bits do
-        not suffice.
+        More bits are drawn until the comparison is certain; once the ball is tight, 64 more bits
+        are needed with probability 2^-64. Raises :class:`PrecisionExhausted` if eight million bits
+        do not suffice.
         """
         while self._bits <= _MOST_BITS:
             with precision(self._bits + 64):

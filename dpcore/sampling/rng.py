@@ -334,7 +334,7 @@ class Reservoir(list[int]):
         self._blocks: list[tuple[Integers, int]] = []
 
     def one(self, draw: Callable[[int], Integers]) -> int:
-        r"""Refill the empty list with values from ``draw``, and return one of them."""
+        r"""Refill this empty reservoir with values from ``draw``, and return one of them."""
         while True:
             if not HERE:
                 forget_inherited()

@@ -73,10 +73,10 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharePair:
-    r"""The shares of another user's mask key and seed.
+    r"""The shares that a user holds of the mask key and the seed of one user, possibly itself.
 
-    Enough shares of both secrets reveal the other user's input, so at most one of the two shares is
-    ever sent to the server.
+    Enough shares of both secrets reveal the input of their owner, so at most one of the two shares
+    is ever sent to the server.
     """
 
     key: int = field(repr=False)
@@ -207,7 +207,7 @@ class Channel:
     def between(
         cls, terms: Round, own: str, other: str, enrolled: KeyPair, public: bytes
     ) -> Channel:
-        r"""Build the channel of user ``own`` to user ``other``, whose public key is ``public``."""
+        r"""Build the end of ``own``, a user or the server; ``public`` is the key of ``other``."""
         secret = agreements(enrolled.private, {other: public})[other]
         return cls(
             terms=terms,

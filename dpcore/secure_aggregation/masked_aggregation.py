@@ -193,7 +193,7 @@ class AggregationServer(_SingleUse):
 
 
 class Step(IntEnum):
-    r"""The four messages of a user, in order; a user who drops out sends no later message."""
+    r"""The messages of a user, in order; dropping out at a step omits it and all later messages."""
 
     KEYS = 1
     SHARES = 2
@@ -221,7 +221,7 @@ class MaskedAggregation(Terms):
     out. :func:`dpcore.secure_aggregation.round_parameters.size_neighbourhood` finds the smallest k.
 
     Raises :class:`InvalidParameter` unless ``users`` is in [2, 2^16), 0 <= 2 ``dropouts`` <
-    ``users``, ``coordinates`` >= 1, ``modulus`` is in [2, 2^62], and k <= n - 2.
+    ``users``, ``coordinates`` in [1, 2^32), ``modulus`` in [2, 2^62], and k <= n - 2.
 
     >>> aggregation = MaskedAggregation(users=3, dropouts=1, coordinates=2, modulus=100)
     >>> inputs = {"ann": [1, 2], "bob": [30, 40], "eve": [99, 99]}

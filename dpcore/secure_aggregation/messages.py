@@ -67,14 +67,14 @@ class KeyAdvertisement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyList:
-    r"""Step 1, server to user: the public keys of users who advertised them (U1 in the paper)."""
+    r"""Step 1, server to user: public keys of neighbours who advertised them (U1 in the paper)."""
 
     keys: Mapping[str, PublicKeys]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedShares:
-    r"""Step 2, user to server: a commitment to the self-mask seed, and sealed shares by user."""
+    r"""Step 2, user to server: a commitment to the self-mask seed, and shares by receiver."""
 
     commitment: bytes
     sealed: Mapping[str, bytes]
@@ -96,7 +96,7 @@ class MaskedInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnmaskRequest:
-    r"""Step 3, server to user: users whose input arrived (U3), and dropouts (U2 without U3)."""
+    r"""Step 3, server to user: neighbours whose input arrived (U3), dropouts (U2 without U3)."""
 
     survivors: tuple[str, ...]
     dropped: tuple[str, ...]

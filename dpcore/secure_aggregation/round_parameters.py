@@ -87,7 +87,7 @@ class Terms:
 
     Up to ``dropouts`` of the enrolled ``users`` may drop out, where 2 dropouts < users. Inputs are
     vectors of ``coordinates`` residues mod ``modulus``, where 2 <= modulus <= 2^62. Without a
-    ``neighbourhood`` every user shares with all others; otherwise its ``neighbours`` <= users - 2.
+    ``neighbourhood`` every user shares with all others, otherwise with at most users - 2.
     """
 
     users: Whole = Whole(at_least=2, at_most=(1 << 16) - 1)
@@ -111,12 +111,12 @@ class Terms:
 
     @property
     def quorum(self) -> int:
-        r"""The number of users that each step needs: ``users`` - ``dropouts``."""
+        r"""The least number of users that each step needs: ``users`` - ``dropouts``."""
         return self.users - self.dropouts
 
     @property
     def threshold(self) -> int:
-        r"""The number of shares that reconstruct a secret, by default the :attr:`quorum`."""
+        r"""The number of shares that reconstruct a secret: the quorum without a neighbourhood."""
         return self.quorum if self.neighbourhood is None else self.neighbourhood.threshold
 
     @property
@@ -196,7 +196,7 @@ class NeighbourhoodRisk:
 def neighbourhood_risk(
     *, users: int, dropouts: int, colluding: int, neighbourhood: Neighbourhood
 ) -> NeighbourhoodRisk:
-    r"""Bound the failure probabilities with up to ``dropouts`` dropouts and ``colluding`` users."""
+    r"""Bound the risks if up to ``dropouts`` users drop out and ``colluding`` users collude."""
     users, dropouts, colluding = _counts(users, dropouts, colluding)
     if neighbourhood.neighbours > users - 2:
         reason = (
@@ -224,8 +224,8 @@ def size_neighbourhood(
     r"""Find the smallest number k of neighbours, and its smallest threshold, for given risks.
 
     ``exposure`` bounds the probability that the server learns more than the sum, and ``failure``
-    the probability that up to ``dropouts`` dropouts make the round fail. If no k <= min(n - 2,
-    1024) meets both bounds, the result is None: use the complete graph, ``neighbourhood=None``.
+    the probability that up to ``dropouts`` dropouts make the round fail. If no k <= min(users -
+    2, 1024) meets both bounds, the result is None: use the complete graph, ``neighbourhood=None``.
     """
     users, dropouts, colluding = _counts(users, dropouts, colluding)
     most_exposed = rational_in("exposure", exposure, "(0, 1)")
