@@ -180,7 +180,7 @@ def surprise(subject: Subject, dataset: Any, law: Masses, *, seed: int, runs: in
 
 @pytest.fixture(scope="module")
 def fit_alpha() -> float:
-    return buy_alpha("catalogue: the code draws from its law", "1e-8") / (2 * len(SUBJECTS))
+    return buy_alpha("catalogue: the code draws from its law", "1e-9") / (2 * len(SUBJECTS))
 
 
 @by_day(9)

@@ -38,7 +38,7 @@ from dpcore.parse_noise import read_noise
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.selection import AboveThreshold, MaxNoise, NoisyMax, Rule, Selection
 from tests.audit.targets.test_mechanisms_by_text import LOCAL
-from tests.day_and_nightly import by_day
+from tests.day_and_nightly import by_day, effort
 
 
 def broken(kind: Any, part: str, wrong: Callable[[Any], Any], **given: Any) -> Any:
@@ -54,7 +54,7 @@ def own(factor: int) -> Callable[[Any], Fraction]:
 BROKEN: tuple[LocalReport, ...] = (
     broken(RandomisedResponse, "own", own(1), values=4),
     # Spends epsilon on each of the two bits in which values differ.
-    broken(UnaryEncoding, "other", lambda it: 1 - own(1)(it), values=4),
+    broken(UnaryEncoding, "own", own(1), values=4, encoding="symmetric"),
     SubsetAsTwoAnswers(epsilon=1, values=9),
     broken(LocalHashing, "own", own(1), values=20),  # the hash has three values
     # Twice epsilon, as if the sign were +-1 instead of 0 or 1.
@@ -153,7 +153,7 @@ def test_a_wrong_probability_or_sensitivity_is_refuted_by_proof(target: Any, pai
 @by_day(2)
 @pytest.mark.parametrize(("target", "pair"), WRONG[:9], ids=map(str, range(9)))
 def test_a_wrong_probability_or_sensitivity_is_refuted_by_sampling(target: Any, pair: Any) -> None:
-    found = audit(target, pair=pair, layers=("sample",), runs=1000, seed=1)
+    found = audit(target, pair=pair, layers=("sample",), runs=effort(1000, 2000), seed=1)
     assert found.verdict == "refuted"
 
 

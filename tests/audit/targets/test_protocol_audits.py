@@ -59,7 +59,7 @@ RUNS = 1000
 
 @pytest.fixture(scope="module")
 def alpha() -> float:
-    return buy_alpha("protocol rounds keep what is derived", "1e-8") / 20
+    return buy_alpha("protocol rounds keep what is derived", "1e-9") / 20
 
 
 def rounds(target: Known, alpha: float, runs: int, claim: str | None = None) -> AuditReport:
@@ -85,7 +85,7 @@ def test_rounds_do_not_refute_the_derived_guarantee(
     words: str, functionality: str, alpha: float
 ) -> None:
     target = instance(words, functionality)
-    report = rounds(target, alpha, 120 if functionality == "masked" else RUNS)
+    report = rounds(target, alpha, 400 if functionality == "masked" else RUNS)
     assert (report.error, report.verdict, report.repeatable) == (None, "not_refuted", True)
     exact = decided(target, claimed(target), target.subject.pair)
     assert join_layers(exact, report).verdict == "proven"
