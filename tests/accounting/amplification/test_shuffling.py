@@ -21,13 +21,7 @@ from accounting.composition.guarantee_from_json import guarantee_from_json
 from accounting.privacy_filters import filter_for
 from dpcore import SeededRng
 from dpcore.errors import InvalidParameter
-from dpcore.local import (
-    FAMILIES,
-    LocalReport,
-    RandomisedResponse,
-    ShuffledReports,
-    UnaryEncoding,
-)
+from dpcore.local import FAMILIES, LocalReport, RandomisedResponse, ShuffledReports, UnaryEncoding
 from dpcore.local.local_report import Outcome
 from dpcore.numbers.enclosure import ball
 from tests.day_and_nightly import by_day

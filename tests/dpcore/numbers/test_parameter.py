@@ -27,13 +27,7 @@ from dpcore import (
 )
 from dpcore.errors import _SHOWN
 from dpcore.laws.poisson_and_binomial import Binomial, Poisson
-from dpcore.numbers.parameter import (
-    Exact,
-    check_fields,
-    integer,
-    name,
-    rational,
-)
+from dpcore.numbers.parameter import Exact, check_fields, integer, name, rational
 from dpcore.parse_noise import noise_from_json, read_noise
 from tests.support.dpcore.refusals import Unprintable, ident, names, refusal
 
