@@ -15,16 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting import (
-    Approx,
-    Assumed,
-    NotDerived,
-    PrivacyCurve,
-    Pure,
-    Rdp,
-    ZCdp,
-    privacy_filters,
-)
+from accounting import Approx, Assumed, NotDerived, PrivacyCurve, Pure, Rdp, ZCdp, privacy_filters
 from accounting.composition.compose import compose
 from accounting.convert_guarantees import as_approx, as_approx_at
 from accounting.guarantees.stated_guarantees import Word

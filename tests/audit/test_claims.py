@@ -25,6 +25,7 @@ from tests.audit.known_laws.test_compare_two_laws import masses
 from tests.day_and_nightly import by_day
 from tests.support.accounting.brute_force import normal_delta, real, shifted, worse
 from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.refusals import refusal
 
 DIGITS = 40
 
@@ -186,8 +187,7 @@ def test_the_curve_for_plots_is_rounded_up() -> None:
             true = reached(law, 1, Fraction(str(epsilon)))
             assert true <= claim.delta_upper(epsilon) <= true * (1 + mpmath.mpf(10) ** -12)
     assert CurveClaim(spelling="rho=100").delta_upper(0) == 1.0
-    with pytest.raises(InvalidParameter, match="epsilon"):
-        claim.delta_upper(-1)
+    assert "epsilon" in refusal(lambda: claim.delta_upper(-1))
 
 
 REFUSED = [
@@ -217,12 +217,9 @@ def test_an_invalid_claim_is_refused_by_name(text: str) -> None:
 
 
 def test_a_claim_is_parsed_with_its_relation() -> None:
-    with pytest.raises(InvalidParameter, match="claim"):
-        read_claim(None)  # type: ignore[arg-type]  # what a caller without types may hand in
-    with pytest.raises(InvalidParameter, match="relation"):
-        read_claim("rho=1", "neighbours")
-    with pytest.raises(InvalidParameter, match="must be >= 0 and <= 1e300"):
-        read_claim("epsilon=1e301")
+    assert "claim" in refusal(lambda: read_claim(None))  # type: ignore[arg-type]  # on purpose
+    assert "relation" in refusal(lambda: read_claim("rho=1", "neighbours"))
+    assert "must be >= 0 and <= 1e300" in refusal(lambda: read_claim("epsilon=1e301"))
 
 
 def test_accounting_is_imported_only_for_a_curve() -> None:

@@ -24,6 +24,7 @@ from dpcore import (
 )
 from dpcore.continual_sums import ContinualSum, DoublingSum, SquareRootSum, TreeSum, column, rounded
 from tests.dpcore.test_forks import in_child
+from tests.support.dpcore.refusals import refusal, refused
 from tests.support.dpcore.running_sums import BareLevelTree, RedrawnTree, alignment, replayed
 from tests.support.dpcore.scripted_rng import Acting
 
@@ -189,8 +190,7 @@ def test_a_refused_draw_keeps_the_stream_and_another_error_ends_it() -> None:
         stream.add(1)
     with pytest.raises(OSError, match="no entropy"):
         stream.add(1)
-    with pytest.raises(InvalidParameter, match="start a new stream"):
-        stream.add(1)
+    assert "start a new stream" in refusal(lambda: stream.add(1))
     assert stream.taken == 0
 
 
@@ -216,8 +216,7 @@ def test_a_stream_discarded_during_an_item_is_not_restored() -> None:
 
     stream = TreeSum(horizon=3, noise=LAPLACE).start(rng=Acting(forget))
     for _ in range(2):
-        with pytest.raises(InvalidParameter, match="fork"):
-            stream.add(1)
+        assert "fork" in refusal(lambda: stream.add(1))
     assert stream.taken == 0
 
 
@@ -225,12 +224,11 @@ def test_a_stream_is_refused_in_a_forked_process_and_cannot_be_copied() -> None:
     stream = TreeSum(horizon=2, noise=LAPLACE).start()
     stream.add(1)
 
-    def refused() -> list[int]:
-        with pytest.raises(InvalidParameter, match="forked"):
-            stream.add(1)
+    def asked() -> list[int]:
+        assert "forked" in refusal(lambda: stream.add(1))
         return [stream.taken]
 
-    assert in_child(refused) == [1]
+    assert in_child(asked) == [1]
     for make in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="cannot be copied or pickled"):
             make(stream)
@@ -255,6 +253,5 @@ def test_a_stream_is_refused_in_a_forked_process_and_cannot_be_copied() -> None:
 def test_a_bad_configuration_is_refused_by_name(
     kind: type[ContinualSum], change: dict[str, Any], named: str
 ) -> None:
-    with pytest.raises(InvalidParameter) as refused:
+    with refused(named):
         kind(**{"horizon": 4, "noise": LAPLACE, **change})
-    assert refused.value.argument == named

@@ -130,13 +130,6 @@ def test_noise_is_calibrated_under_any_scheme() -> None:
         (Unknown, "riskier", "(1 - self.sign * self.step)", "(1 + self.sign * self.step)"),
         (Unknown, "riskier", "(1 - self.sign * self.step)", "(1 - 10 * self.sign * self.step)"),
     ],
-    ids=[
-        "rounds ignored",
-        "another epsilon",
-        "sensitivity ignored",
-        "the wrong way",
-        "a long step",
-    ],
 )
 def test_a_broken_evaluation_or_grid_is_detected(
     monkeypatch: pytest.MonkeyPatch, owner: Any, broken: str, old: str, new: str

@@ -107,18 +107,6 @@ def test_published_bounds_of_sums_are_reproduced() -> None:
         (visit(Binomial(trials=100, probability="1/2")), {"renyi", "paper", "zcdp"}),
         (Assumed(Pure("1/10"), "said so"), {"paper"}),
     ],
-    ids=[
-        "skellam",
-        "laplace",
-        "polya",
-        "pure",
-        "approx",
-        "zcdp",
-        "rdp",
-        "sampled",
-        "binomial",
-        "assumed",
-    ],
 )
 def test_each_route_gives_a_bound_or_a_reason(guarantee: Any, without: set[str]) -> None:
     found = table(guarantee, 2)

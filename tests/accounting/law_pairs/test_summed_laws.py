@@ -46,10 +46,6 @@ def pair(variance: RationalLike, shift: int, kind: type[SkellamPair] = SkellamPa
     return kind(noise=Skellam(variance=variance), shift=shift)
 
 
-def worlds(variance: str, shift: int, reach: int) -> Worlds:
-    return Worlds(noise=Skellam(variance=variance), most=shift, low=-reach, high=reach)
-
-
 LEAN = PolyaDifferenceBelowOne(noise=PolyaDifference(shape="1/2", scale=1), shift=2)
 
 
@@ -122,7 +118,8 @@ class Short(SkellamPair):
 
 def test_a_sum_without_its_remainder_is_detected() -> None:
     # Cut far too early: with its remainder the sum is wide and true, without it narrow and wrong.
-    brute, indent = worlds("4", 3, 70).renyi("2"), " " * 16
+    worlds = Worlds(noise=Skellam(variance=4), most=3, low=-70, high=70)
+    brute, indent = worlds.renyi("2"), " " * 16
     renyi_by_sum = SummedPair.renyi
     hasty = mutated(renyi_by_sum, ENOUGH, "if True:")
     forgetful = mutated(
@@ -159,12 +156,6 @@ def test_zcdp_is_close_to_that_of_one_gaussian_above_a_small_variance(
 
 def difference(shape: RationalLike, scale: RationalLike, shift: int) -> PrivacyCurve:
     return curve(PolyaDifference(shape=shape, scale=scale), shift)
-
-
-def worlds_of(noise: PolyaDifference, shift: int) -> Worlds:
-    # Beyond 80 scales the remaining mass is below 1e-33.
-    reach = 90 * noise.scale.__ceil__()
-    return Worlds(noise=noise, most=shift, low=-reach, high=reach)
 
 
 @by_day(2)
@@ -218,7 +209,7 @@ class WrongMasses(PolyaDifferenceBelowOne):
 @pytest.mark.parametrize("kind", [WrongShift, WrongMasses])
 def test_a_broken_pair_of_shape_below_one_is_detected(kind: type[PolyaDifferenceBelowOne]) -> None:
     noise = PolyaDifference(shape="1/2", scale="3/2")
-    brute = worlds_of(noise, 3)
+    brute = Worlds(noise=noise, most=3, low=-180, high=180)  # 80 scales leave a mass below 1e-33
     points = ("0", "2/3", "19/10", "199/100", "21/10")
 
     def found(pair: PolyaDifferenceBelowOne) -> Any:

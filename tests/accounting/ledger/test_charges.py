@@ -262,16 +262,12 @@ def told(outcomes: Sequence[Charged]) -> list[object]:
     ]
 
 
-def alone(ledger: Ledger, request: Request) -> Charged:
-    return ledger.charge_many([request])[0]
-
-
 def test_many_charges_at_once_equal_single_charges(
     ledger: Ledger, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hash_chain, "now", lambda: "2026-01-01T12:00:00+00:00")  # in the digests
     with Ledger.create(str(tmp_path / "other.db"), budget=BUDGET) as other:
-        one_by_one = told([alone(other, request) for request in STORY])
+        one_by_one = told([other.charge_many([request])[0] for request in STORY])
     at_once = ledger.charge_many(STORY)
     assert told(at_once) == one_by_one
     assert [type(each) for each in at_once] == [
@@ -293,8 +289,6 @@ GAUSSIAN = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1
 LAPLACE = PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=1, scope=PER_USER)
 FIFTH = Pure("1/5", scope=PER_USER)
 ORDERS = Rdp({2: "1/10", 8: "1/5"}, scope=PER_USER)
-
-
 ADDED = Scope(unit=Unit.USER, relation=Relation.ADD_REMOVE)
 CLAIM = Approx("1/2", "1e-8", scope=PER_USER)
 

@@ -208,12 +208,7 @@ def test_a_fixed_sequence_agrees_with_the_model(url: str, days: Sequence[int]) -
         (Book, "poor", "held > m for", "held >= m for"),
         (Book, "poor", "return names", "return ()"),
         # If prices were rounded down, thirteen thirteenths would cost less than a budget.
-        (
-            accounting.privacy_filters,
-            "_shares",
-            "math.ceil(cost * SHARES",
-            "math.floor(cost * SHARES",
-        ),
+        (accounting.privacy_filters, "_shares", "math.ceil(cost *", "math.floor(cost *"),
         # A repeated charge would be paid twice.
         (accounting.ledger.charge_or_refuse, "charged", "if request.batch in made", "if False"),
         # The history and the counters differ.
@@ -222,12 +217,7 @@ def test_a_fixed_sequence_agrees_with_the_model(url: str, days: Sequence[int]) -
         (Book, "write", "if head.renewed", "if False"),
         (Book, "accounts", "if head.renewed", "if False"),
         # After the clock is set back, the counters of a later day are found.
-        (
-            accounting.ledger.charge_or_refuse,
-            "charged",
-            "if start.today < start.period",
-            "if False",
-        ),
+        (accounting.ledger.charge_or_refuse, "charged", "start.today < start.period", "False"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )

@@ -10,6 +10,7 @@ from fractions import Fraction
 from itertools import product
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -125,10 +126,6 @@ def test_keys_that_cannot_be_stored_are_refused_before_the_draw(tmp_path: Path) 
         assert ledger.release(keys, {"a": 10**9, "b": 1}, batch="2", **asked).value.keys() == {"a"}
 
 
-def broken_off(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
 LONG = AboveThreshold(
     epsilon=1, sensitivity=1, threshold=5, gap=True, scope=Scope(unit=Unit.USER)
 )  # a value far above the threshold has more digits than Python prints
@@ -149,7 +146,7 @@ def test_a_value_that_cannot_be_stored_after_its_draw_is_charged(
     asked: Any = {"users": ["ada"], "batch": "one"}
     before = ledger.remaining("ada")
     with monkeypatch.context() as patched:
-        patched.setattr(Book, "_add_up", broken_off)
+        patched.setattr(Book, "_add_up", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):  # nothing is returned before COMMIT
             ledger.release(mechanism, value, **asked)
     assert (ledger.charges(), ledger.check()) == (0, ())

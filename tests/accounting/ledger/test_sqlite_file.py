@@ -6,9 +6,10 @@ import os
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,16 +103,14 @@ def copied(file: Path) -> Path:
     return Path(shutil.copytree(file.parent, file.parent.with_name("copied"))) / file.name
 
 
-def renamed(file: Path) -> Path:
-    return file.rename(file.with_name("other.db"))
-
-
 def without_its_home(file: Path) -> Path:
     file.with_name(f"{file.name}-home").unlink()
     return file
 
 
-@pytest.mark.parametrize("move", [moved, copied, renamed, without_its_home])
+@pytest.mark.parametrize(
+    "move", [moved, copied, lambda file: file.rename(file.with_name("other.db")), without_its_home]
+)
 def test_a_moved_file_must_be_adopted_before_it_is_charged(tmp_path: Path, move: Any) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -147,16 +146,11 @@ def modes(folder: Path) -> dict[str, int]:
     return {file.name: file.stat().st_mode & 0o777 for file in folder.iterdir()}
 
 
-@pytest.fixture
-def open_to_all() -> Iterator[None]:
-    before = os.umask(0)
-    yield
-    os.umask(before)
-
-
-@pytest.mark.usefixtures("open_to_all")
 @pytest.mark.parametrize("made_before", ["nothing", "a file", "a link"])
-def test_every_file_of_a_ledger_is_private_for_any_umask(tmp_path: Path, made_before: str) -> None:
+def test_every_file_of_a_ledger_is_private_for_any_umask(
+    tmp_path: Path, made_before: str, request: pytest.FixtureRequest
+) -> None:
+    request.addfinalizer(partial(os.umask, os.umask(0)))
     folder = tmp_path / "folder"
     folder.mkdir()
     if made_before == "a file":

@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from sqlalchemy import text
@@ -46,13 +47,11 @@ def replaced(file: Path) -> None:
     file.with_name("other.db").rename(file)
 
 
-def renamed(file: Path) -> None:
-    file.rename(file.with_name("elsewhere.db"))
-
-
-@pytest.mark.parametrize("move", [Path.unlink, renamed, replaced])
+@pytest.mark.parametrize(
+    "move", [Path.unlink, lambda file: file.rename(file.with_name("elsewhere.db")), replaced]
+)
 def test_no_charge_is_written_to_a_missing_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, move: Callable[[Path], None]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, move: Callable[[Path], object]
 ) -> None:
     file, write = tmp_path / "ledger.db", Book.write
     with Ledger.create(str(file), budget=BUDGET) as ledger:
@@ -93,16 +92,12 @@ def test_a_hard_link_is_refused_and_a_symbolic_link_is_followed(tmp_path: Path) 
             ledger.charge(["ada"], per_user("1/4"), batch="two")
 
 
-def emptied(url: str) -> None:
-    with closing(Store(url)) as store, store.writing() as connection:
-        for table in ("ledger", "ledger_charges", "ledger_paid", "ledger_spared", "ledger_users"):
-            connection.execute(text(f"DROP TABLE {table}"))
-
-
 def test_counters_are_never_read_with_another_budget(url: str) -> None:
     # Half of the old budget is five hundred times the new one.
     with Ledger.create(url, budget=BUDGET) as old:
-        emptied(url)
+        with closing(Store(url)) as store, store.writing() as connection:
+            for name in ("", "_charges", "_paid", "_spared", "_users"):
+                connection.execute(text(f"DROP TABLE ledger{name}"))
         with Ledger.create(url, budget=SMALL) as new:
             for look in (
                 lambda: old.charge(["ada"], per_user("1/2"), batch="one"),
@@ -300,15 +295,11 @@ def test_a_charge_in_several_transactions_would_leave_a_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transactions_and_locks, "_begin", lambda connection, *, reads: None)
-    monkeypatch.setattr(Book, "_add_up", broken_off)
+    monkeypatch.setattr(Book, "_add_up", Mock(side_effect=KeyboardInterrupt))
     with Ledger.create(str(tmp_path / "ledger.db"), budget=BUDGET) as ledger:
         with pytest.raises(KeyboardInterrupt):
             ledger.charge(["ada"], per_user("1/4"), batch="one")
         assert ledger.check() != ()
-
-
-def broken_off(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(

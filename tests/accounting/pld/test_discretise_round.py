@@ -220,18 +220,16 @@ def test_noise_beyond_floats_is_refused() -> None:
     wide = RealPair.sampled(NormalDensity(Fraction(10**30)), Fraction(1, 10))
     assert "beyond 2^40 times" in refusal(lambda: wide.edges(Focus(1.0), 100), PrecisionExhausted)
     zero = np.array([0.0])
-    with pytest.raises(PrecisionExhausted, match="empty"):
-        Listing.below(zero, zero, np.array([1.0]))
-    with pytest.raises(PrecisionExhausted, match="finite"):
-        Listing.above(zero, zero, 1.0)
+    one = np.array([1.0])
+    assert "empty" in refusal(lambda: Listing.below(zero, zero, one), PrecisionExhausted)
+    assert "finite" in refusal(lambda: Listing.above(zero, zero, 1.0), PrecisionExhausted)
 
 
 def test_a_mass_that_is_nan_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     cells = cells_of(PAIRS["everybody"], 64)
     assert delta(listed_above((1.0, cells)), 0.0) > 0.3
     lost = replace(cells, p=replace(cells.p, error=np.where(cells.p.value > 1e-3, np.nan, 0.0)))
-    with pytest.raises(PrecisionExhausted, match="range of floats"):
-        listed_above((1.0, lost))
+    assert "range of floats" in refusal(lambda: listed_above((1.0, lost)), PrecisionExhausted)
     # Without the check the masses count as the smallest loss.
     broken = mutated(Cells.atoms_above, "not np.isfinite", "not np.ones_like")
     monkeypatch.setattr(Cells, "atoms_above", broken)

@@ -55,10 +55,6 @@ CASES: list[Case] = [
 PLACES = [sign * Fraction(at) for sign in (1, -1) for at in ("1/1000", "1/10", "1", "3")]
 
 
-def name_of(case: Case) -> str:
-    return repr(case[0])
-
-
 @pytest.fixture
 def fresh() -> Iterator[None]:
     """Clear the caches before and after a test that changes the module."""
@@ -134,7 +130,7 @@ def between(table: LossTable, world: World, gap: str, count: int = 40) -> bool:
 
 
 @by_day(2)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_cells_of_single_integers_are_exact_up_to_rounding(case: Case) -> None:
     for pair, world in directions(*case):
         table = table_of(pair)
@@ -145,7 +141,7 @@ def test_cells_of_single_integers_are_exact_up_to_rounding(case: Case) -> None:
 @changes
 @by_day(5)
 @pytest.mark.parametrize("listed", [True, False], ids=["masses", "tails"])
-@pytest.mark.parametrize("case", [*CASES[:2], *CASES[3:]], ids=name_of)
+@pytest.mark.parametrize("case", [*CASES[:2], *CASES[3:]], ids=str)
 def test_ranges_of_integers_enclose_the_curve(
     case: Case, listed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,7 +172,7 @@ def test_close_tilts_share_cells_if_masses_are_slow(
 @by_day(3)
 @pytest.mark.parametrize("present", [True, False], ids=["present", "absent"])
 @pytest.mark.parametrize("rate", ["1/100", "2/3"])
-@pytest.mark.parametrize("case", [CASES[i] for i in (0, 3, 6, 7, 8)], ids=name_of)
+@pytest.mark.parametrize("case", [CASES[i] for i in (0, 3, 6, 7, 8)], ids=str)
 def test_sampled_rounds_of_integer_noise_are_enclosed(case: Case, rate: str, present: bool) -> None:
     for pair, world in directions(*case):
         table = Sampled(base=table_of(pair), rate=Fraction(rate), present=present)

@@ -37,8 +37,6 @@ from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refused
 
 COIN = listed(("3/5", "1"), ("2/5", "-1"))
-
-
 holds = partial(close, relative="0")
 
 
@@ -192,78 +190,44 @@ def nothing(*_: Any) -> arb:
     return arb(0)
 
 
+def added(parts: Any) -> arb:
+    return sum((count * part.hidden for part, count in parts), arb(0))
+
+
+def moved(certified: Any, start: Any, scale: Any, last: Any) -> Fraction:
+    return Fraction(start) - Fraction(scale) / 1000
+
+
 # Each mutant breaks one step of the proof: a function in place of the code, or one edit of it.
-MUTANTS: dict[str, tuple[str | Callable[[], bool], Any, str, Any]] = {
-    "hidden masses added": (
-        hidden_mass,
-        delta_of_total_loss,
-        "_hidden",
-        lambda parts: sum((count * part.hidden for part, count in parts), arb(0)),
-    ),
-    "ends moved the wrong way, uncertified": (
-        inverse_on_an_atom,
-        contour_sum,
-        "_first",
-        lambda certified, start, scale, last: Fraction(start) - Fraction(scale) / 1000,
-    ),
-    "half of the second kernel": (
-        "at an atom",
-        ContourSum,
-        "_height",
-        ("return square", "return square / 2"),
-    ),
-    "no second kernel": ("at an atom", ContourSum, "_height", nothing),
-    "wrong drift": (
-        "below the loss",
-        ContourSum,
-        "_phases",
-        ("(c + arb(0.5))", "(c - arb(0.5))"),
-    ),
-    "step off by 1e-7": (
-        "many rounds",
-        ContourSum,
-        "_phases",
-        ("arb(2) ** (", "(1 + arb(1e-7)) * arb(2) ** ("),
-    ),
-    "step of the atoms off by 1e-7": (
-        "many rounds",
-        discrete_factor,
-        "turns",
-        ("in _pieces(step)", "in _pieces(step * Fraction(10**7 + 1, 10**7))"),
-    ),
-    "no aliases": ("coarse grid", ContourSum, "_aliases", nothing),
-    "aliases from above only": (
-        "rare loss",
-        ContourSum,
-        "_aliases",
-        ("below / (1 - below) + ", ""),
-    ),
-    "skipped blocks not counted": (
-        "skipped blocks",
-        contour_sum,
-        "_covered",
-        ("return blocks, lost * _LOOSE", "return blocks, 0 * lost"),
-    ),
-    "frequencies beyond the grid not counted": (
-        "short line",
-        contour_sum,
-        "_beyond",
-        lambda window: 0.0,
-    ),
-    "unlisted losses not counted": (
-        left_out,
-        discrete_factor,
-        "_factor",
-        ("missing=(missing + 2 * _DROPPED) * SLACK + TINY", "missing=0.0"),
-    ),
-}
+MUTANTS: list[tuple[Any, ...]] = [
+    # Hidden masses are added; the ends are moved the wrong way, uncertified.
+    (hidden_mass, delta_of_total_loss, "_hidden", added),
+    (inverse_on_an_atom, contour_sum, "_first", moved),
+    # Half of the second kernel, or none of it; a wrong drift.
+    ("at an atom", ContourSum, "_height", "return square", "return square / 2"),
+    ("at an atom", ContourSum, "_height", nothing),
+    ("below the loss", ContourSum, "_phases", "(c + arb(0.5))", "(c - arb(0.5))"),
+    # The step, or the step of the atoms, is off by 1e-7.
+    ("many rounds", ContourSum, "_phases", "arb(2) ** (", "(1 + arb(1e-7)) * arb(2) ** ("),
+    ("many rounds", discrete_factor, "turns", "(step):", "(step * Fraction(1 + 1e-7)):"),
+    # No aliases, or those from above only.
+    ("coarse grid", ContourSum, "_aliases", nothing),
+    ("rare loss", ContourSum, "_aliases", "below / (1 - below) + ", ""),
+    # Skipped blocks, frequencies beyond the grid, or unlisted losses are not counted.
+    ("skipped blocks", contour_sum, "_covered", "lost * _LOOSE", "0 * lost"),
+    ("short line", contour_sum, "_beyond", lambda window: 0.0),
+    (left_out, discrete_factor, "_factor", "(missing + 2 * _DROPPED) * SLACK + TINY", "0.0"),
+]
 
 
-@pytest.mark.parametrize("name", MUTANTS)
-def test_a_mutant_of_each_step_is_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    check, owner, attribute, mutant = MUTANTS[name]
+@pytest.mark.parametrize("row", MUTANTS, ids=[f"{r[2]}-{i}" for i, r in enumerate(MUTANTS)])
+def test_a_mutant_of_each_step_is_detected(
+    row: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check, owner, attribute, *mutant = row
     assert passes(check)
-    if isinstance(mutant, tuple):
-        mutant = mutated(getattr(owner, attribute), *mutant)
-    monkeypatch.setattr(owner, attribute, mutant)
+    broken = mutant[0]
+    if isinstance(broken, str):
+        broken = mutated(getattr(owner, attribute), *mutant)
+    monkeypatch.setattr(owner, attribute, broken)
     assert not passes(check)

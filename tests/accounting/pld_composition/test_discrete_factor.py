@@ -32,10 +32,7 @@ from accounting.pld_composition.complex_intervals import (
     product_error,
 )
 from accounting.pld_composition.contour_sum import Window
-from accounting.pld_composition.discrete_factor import (
-    DiscreteFactor,
-    tilted,
-)
+from accounting.pld_composition.discrete_factor import DiscreteFactor, tilted
 from accounting.pld_composition.factor import Grid
 from dpcore.numbers.enclosure import precision
 from tests.day_and_nightly import by_day
@@ -49,8 +46,6 @@ GRIDS = (
     Grid(step=0.0009765625, depth=1, blocks=50),
     Grid(step=0.001953125, depth=1, blocks=1 << 28),
 )
-
-
 TILT = Fraction(5)
 
 

@@ -12,12 +12,7 @@ import pytest
 from flint import arb
 
 from accounting.pld_composition.factor import Grid
-from accounting.pld_composition.gaussian_factor import (
-    GaussianFactor,
-    GaussianPart,
-    _cover,
-    _lobes,
-)
+from accounting.pld_composition.gaussian_factor import GaussianFactor, GaussianPart, _cover, _lobes
 from dpcore import DiscreteGaussian
 from dpcore.numbers.enclosure import precision
 from tests.support.accounting.brute_force import mass_of, real

@@ -146,10 +146,6 @@ CASES: list[tuple[Noise, Sensitivity, Any]] = [
 AT = ("0", "1/50", "1/10", "1/3", "1", "5/2")
 
 
-def above_of(noise: Noise, sensitivity: Sensitivity) -> ConnectTheDotsPair:
-    return dominating(candidates(noise, sensitivity))
-
-
 def fits(found: ConnectTheDotsPair, brute: Any, relative: str) -> bool:
     """Above the worst case at every epsilon tried, of either sign, and close to it."""
     with mpmath.workdps(DIGITS):
@@ -176,7 +172,7 @@ def fits(found: ConnectTheDotsPair, brute: Any, relative: str) -> bool:
 def test_the_dominating_pair_is_the_maximum_over_directions_and_shifts(
     noise: Noise, sensitivity: Sensitivity, brute: Any
 ) -> None:
-    assert fits(above_of(noise, sensitivity), brute, "1e-11")
+    assert fits(dominating(candidates(noise, sensitivity)), brute, "1e-11")
 
 
 @pytest.mark.parametrize("most", [64, 200])

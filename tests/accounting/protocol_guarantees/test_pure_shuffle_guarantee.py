@@ -117,7 +117,6 @@ AT_CENTRE, LOSS = pure_shuffle_guarantee._loss_at_centre, pure_shuffle_guarantee
         ("_loss", covered, HARDLY_COVERED),
         ("_sliding", alone, HARDLY_COVERED),
     ],
-    ids=["everybody", "covered", "alone"],
 )
 def test_a_mutant_of_the_bound_is_refuted(
     monkeypatch: pytest.MonkeyPatch, name: str, mutant: Any, case: PureShuffle

@@ -10,12 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpcore.cli import files
-from dpcore.cli.files import (
-    check_writable,
-    made_folder,
-    read_text,
-    write_whole,
-)
+from dpcore.cli.files import check_writable, made_folder, read_text, write_whole
 from dpcore.errors import InvalidParameter
 from tests.support.dpcore.mutants import rewired
 from tests.support.run_command import python

@@ -19,11 +19,7 @@ from threadpoolctl import (  # type: ignore[import-untyped]  # it has no types
     threadpool_limits,
 )
 
-from dpcore import (
-    Enclosure,
-    InvalidParameter,
-    PrecisionExhausted,
-)
+from dpcore import Enclosure, InvalidParameter, PrecisionExhausted
 from dpcore.numbers.arrays import one_thread
 from dpcore.numbers.enclosure import ball, narrow, precision, round_down, round_up
 from tests.support.dpcore.mutants import mutated

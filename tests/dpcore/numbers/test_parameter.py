@@ -27,13 +27,7 @@ from dpcore import (
 )
 from dpcore.errors import _SHOWN
 from dpcore.laws.poisson_and_binomial import Binomial, Poisson
-from dpcore.numbers.parameter import (
-    Exact,
-    check_fields,
-    integer,
-    name,
-    rational,
-)
+from dpcore.numbers.parameter import Exact, check_fields, integer, name, rational
 from dpcore.parse_noise import noise_from_json, read_noise
 from tests.support.dpcore.refusals import Unprintable, ident, names, refusal
 
@@ -239,10 +233,8 @@ def test_text_of_a_subclass_becomes_plain_text() -> None:
     assert {type(name) for name in kept} == {str}
     assert read_noise(LyingText("discrete-laplace:scale=3")).parameters == {"scale": 3}
     assert type(name("user", LyingText("ada"))) is str
-    with pytest.raises(InvalidParameter, match="printable"):
-        name("user", LyingText("ada\n"))
-    with pytest.raises(InvalidParameter, match="twice"):
-        sorted_names([LyingText("ada"), LyingText("ada")])
+    assert "printable" in refusal(lambda: name("user", LyingText("ada\n")))
+    assert "twice" in refusal(lambda: sorted_names([LyingText("ada"), LyingText("ada")]))
     assert str(InvalidParameter("x", LyingText("what it is"), "is shown")).startswith("x = what")
 
 
@@ -265,8 +257,7 @@ def test_a_field_accepts_any_rational_and_stores_a_fraction() -> None:
         Priced()
     with pytest.raises(FrozenInstanceError):
         one.price = 2  # type: ignore[misc]  # deliberately of the wrong type
-    with pytest.raises(InvalidParameter, match=r"price = 0: must be > 0: nothing is free"):
-        Priced(price=0)
+    assert "price = 0: must be > 0: nothing is free" in refusal(lambda: Priced(price=0))
     for tax, said in ((math.nan, "tax = nan"), (2, r"tax = 2: must lie in \[0, 1\]: a part of")):
         with pytest.raises(InvalidParameter, match=said):
             Priced(price=1, tax=tax)

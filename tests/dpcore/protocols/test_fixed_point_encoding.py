@@ -15,12 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dpcore.protocols.fixed_point_encoding import (
-    MOST_STEPS,
-    FixedPoint,
-    _encode_block,
-    _settle,
-)
+from dpcore.protocols.fixed_point_encoding import MOST_STEPS, FixedPoint, _encode_block, _settle
 from dpcore.sampling.rng import SYSTEM
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import names, refusal

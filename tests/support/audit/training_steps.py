@@ -13,8 +13,6 @@ RECORDS, RATE, SIGMA, CLIP = 2000, 0.05, 1.5, 0.5
 STATED: dict[str, Any] = {
     "records": RECORDS, "rate": "0.05", "noise_multiplier": "1.5", "clip": "0.5",
 }  # fmt: skip
-
-
 BROKEN: dict[type[Right], str] = {}
 
 
@@ -74,6 +72,13 @@ def faulty(name: str, fails: str | None, **methods: Any) -> Any:
     return type(name, (Right,), methods, fails=fails)
 
 
+def renoised(name: str, fails: str, change: Any) -> Any:
+    """The correct step with this function of its noise and the generator instead of its noise."""
+    return faulty(
+        name, fails, noise=lambda self, size, rng: change(Right.noise(self, size, rng), rng)
+    )
+
+
 # Sampling: batches of a fixed size, each drawn anew; cut to one size, which one in ten exceeds; a
 # rate that is 5% too large; with replacement, so that a record may be in a batch twice.
 Fixed = faulty(
@@ -94,13 +99,11 @@ faulty(
 )
 
 # Noise: of sigma instead of sigma times the norm; nine tenths of it; Laplace noise of the same
-# variance; the same at every step, in another order; none in one step of fifty.
-faulty("NoiseWithoutClip", "noise", noise=lambda _, size, rng: rng.normal(scale=SIGMA, size=size))
-TenthLessNoise = faulty(
-    "TenthLessNoise",
-    "noise",
-    noise=lambda _, size, rng: rng.normal(scale=0.9 * SIGMA * CLIP, size=size),
-)
+# variance; the same at every step, in another order; none in one step of fifty; a quarter of it in
+# one coordinate of two hundred; none in the sum of all coordinates, as their mean is subtracted; a
+# fifth of the variance of each coordinate common to all.
+renoised("NoiseWithoutClip", "noise", lambda noise, _: noise / CLIP)
+TenthLessNoise = renoised("TenthLessNoise", "noise", lambda noise, _: 0.9 * noise)
 faulty(
     "LaplaceNoise",
     "noise",
@@ -113,10 +116,15 @@ faulty(
         Right.noise(self, size, np.random.default_rng(0))
     ),
 )
-RareNoNoise = faulty(
-    "RareNoNoise",
-    "each update",
-    noise=lambda self, size, rng: Right.noise(self, size, rng) * (rng.random() >= 0.02),
+RareNoNoise = renoised(
+    "RareNoNoise", "each update", lambda noise, rng: noise * (rng.random() >= 0.02)
+)
+renoised("QuietLayer", "coordinates", lambda noise, _: np.append(noise[:-1], noise[-1] / 4))
+renoised("CentredNoise", "coordinates", lambda noise, _: noise - noise.mean())
+renoised(
+    "CommonNoise",
+    "coordinates",
+    lambda noise, rng: 0.8**0.5 * noise + 0.2**0.5 * rng.normal(scale=SIGMA * CLIP),
 )
 # Correct, but with a noise source of its own.
 OwnNoise = faulty(
@@ -210,37 +218,12 @@ class OneMoreOften(Right, fails="each record"):
         return np.flatnonzero(rng.random(RECORDS) < rates)
 
 
-class QuietLayer(Right, fails="coordinates"):
-    """Broken: one coordinate in two hundred has a quarter of the noise."""
-
-    def noise(self, size: int, rng: np.random.Generator) -> Floats:
-        found = super().noise(size, rng)
-        found[-1] /= 4
-        return found
-
-
 class SeededLayers(Right, fails="noise"):
     """Broken: the generator is seeded anew for each of two layers, which get the same noise."""
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         half = super().noise(-(-size // 2), rng)
         return np.concatenate([half, -half])[:size]
-
-
-class CentredNoise(Right, fails="coordinates"):
-    """Broken: the mean of the noise is subtracted, so the sum of all coordinates has none."""
-
-    def noise(self, size: int, rng: np.random.Generator) -> Floats:
-        found = super().noise(size, rng)
-        return np.asarray(found - found.mean())
-
-
-class CommonNoise(Right, fails="coordinates"):
-    """Broken: a fifth of the variance of each coordinate is common to all."""
-
-    def noise(self, size: int, rng: np.random.Generator) -> Floats:
-        own, common = super().noise(size, rng), super().noise(1, rng)
-        return np.asarray(0.8**0.5 * own + 0.2**0.5 * common)
 
 
 class EveryHundredth(Right, fails="each update"):
