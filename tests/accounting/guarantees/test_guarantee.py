@@ -36,6 +36,7 @@ from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.mechanism import Relation, Scope
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from tests.support.accounting.bound_ends import ends
+from tests.support.accounting.brute_force import Brute, close
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal, refused
 
@@ -154,10 +155,15 @@ def test_boxes_of_bits_have_every_method_of_a_guarantee() -> None:
     single = BinaryShuffle(users=50, noise_bits=8, probability="1/2").mechanism(50)
     assert guarantee(single) == BinomialBox(trials=400, bounds=(1,))
     assert ends(compose(found).delta("1/10")).overlaps(ends(found.delta("1/10")))
-    for amount in (Sensitivity.l1(3), Sensitivity.l2_squared(4)):
-        mechanism = Mechanism(noise=Binomial(trials=9, probability="1/2"), sensitivity=amount)
-        with pytest.raises(NotDerived, match="per coordinate"):
-            guarantee(mechanism).delta(1)
+    bits = Binomial(trials=2, probability="1/2")
+    for amount, shifts in (
+        (Sensitivity.l1(3), ((3,), (2, 1), (1, 1, 1))),
+        (Sensitivity.l2_squared(4), ((2,), (1, 1, 1, 1))),
+    ):
+        curve = guarantee(Mechanism(noise=bits, sensitivity=amount))
+        truth = Brute(noise=bits, shifts=shifts, reach=5).delta("1/2")
+        assert close(ends(curve.delta("1/2")), truth, relative="1e-6")
+        refusal(curve.pure, NotDerived)
     with pytest.raises(InvalidParameter, match=r"protocol\.mechanism"):
         guarantee(vector)  # type: ignore[arg-type]  # on purpose
     # delta = 0 is never enough, even where 2^-trials is below every precision.
