@@ -427,9 +427,8 @@ def path_of(text: str) -> str:
 def table_parts(text: str) -> dict[str, str]:
     r"""The properties (not the values) of a table with this identity or structure; {} for others.
 
-    >>> import pandas as pd
-    >>> table_parts(identity(pd.DataFrame({"n": [1]})))["the type of column n"]
-    "'int64'"
+    >>> table_parts("DataFrame{'the type of column n': 'int64', 'the values': (1,)}")
+    {'the type of column n': "'int64'"}
     """
     # A structure is a label, so it is written with quotes.
     text = ast.literal_eval(text) if text[:1] in {"'", '"'} else text
