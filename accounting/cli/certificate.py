@@ -158,14 +158,15 @@ def verify_command(
             text = read_bytes("FILE", file, most=MOST_TEXT + 1, stdin=True)
             verdict = verdict_of(text, file)
         holds = holds and verdict.holds
+        basis = [] if verdict.proof is None else [_DECIDED[verdict.proof]]
         if len(files) > 1:
-            show([f"{file}: {_word(verdict)}"])
+            weaker = [] if verdict.proof == "kernel" else basis
+            show(["; ".join([f"{file}: {_word(verdict)}", *weaker])])
         elif form in (Form.NIST, Form.REGISTRY):
             show(_exported(file, text, verdict, form))
         elif as_json or form is Form.JSON:
             show(verdict.to_json())
         else:
-            basis = [] if verdict.proof is None else [_DECIDED[verdict.proof]]
             show([*map(str, verdict.findings), *basis, _word(verdict)])
     if not holds:
         raise typer.Exit(NEGATIVE_ANSWER)

@@ -31,7 +31,7 @@ def cut(text: str, most: int) -> str:
 
 def printable(value: str) -> str:
     r"""Replace characters that are invisible, reorder others, or cannot be in HTML by U+FFFD."""
-    hidden = {ord(sign): "\ufffd" for sign in set(value) if not _has_place(sign)}
+    hidden = {ord(sign): "\ufffd" for sign in set(str.__iter__(value)) if not _has_place(sign)}
     return str.translate(value, hidden)
 
 

@@ -22,7 +22,7 @@ from bandits import BatchedElimination, Bernoulli, SumPrivatizer, play
 from bandits.certificates.certify_run import certificate_of
 from bandits.certificates.recheck import SCHEMA
 from bandits.privatizers.batch_sums_by_trust_model import PureShufflePrivatizer
-from dpcore import DiscreteGaussian, SystemRng
+from dpcore import DiscreteGaussian, Skellam, SystemRng
 from dpcore.sampling.rng import SeededRng
 from tests.accounting.certificates.conftest import clear
 from tests.support.accounting.handwritten_certificates import certificate, enclosed, noise
@@ -103,11 +103,12 @@ def test_a_changed_run_does_not_hold(command: Command, tmp_path: Path) -> None:
     assert (found.code, found.json["holds"]) == (1, False)
     assert {each["status"] for each in found.json["findings"]} >= {"fails", "unchecked"}
     (tmp_path / "good.json").write_text(of_one_gaussian())
-    both = command(json.dumps(edited), tmp_path / "good.json")
-    assert [line.split(": ")[1] for line in both.out.splitlines()] == [
-        "DOES NOT HOLD",
-        "every claim holds",
-    ]
+    skellam = PrivacyCurve(noise=Skellam(variance=9), sensitivity=1)
+    (tmp_path / "rough.json").write_text(certify(skellam, orders=["3/2"]).text())
+    both = command(json.dumps(edited), tmp_path / "good.json", tmp_path / "rough.json")
+    changed, good, rough = [line.split(": ")[1] for line in both.out.splitlines()]
+    assert (changed, good) == ("DOES NOT HOLD", "every claim holds")
+    assert rough.startswith("every claim holds; checked in part by an estimate, which is not a")
     assert both.code == 1
     assert command(json.dumps(edited), tmp_path / "good.json", "--json").code == 2
 

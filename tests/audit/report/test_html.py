@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -178,6 +179,13 @@ def test_a_page_is_small_and_states_what_was_cut(
     assert "Too long for a page" in shown
 
 
+class Shy(str):
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter("")
+
+
 HIDDEN = "\u202e\u2066\u200b\u200f\ufeff\u2028\u00ad\U000e0041\x1b\x9b\x7f\ufffe\ud83d"
 
 
@@ -186,6 +194,7 @@ def test_invisible_and_reordering_characters_are_replaced() -> None:
         assert printable(f"a{sign}b") == "a\ufffdb", hex(ord(sign))
     kept = "naïve 漢字 שלום 👩\u200d🔬 e\u0301 \u200c\n\t"
     assert printable(kept) == kept
+    assert printable(Shy("a\u202eb")) == "a\ufffdb"
     report = replace(refuted(), target=f"user{HIDDEN}.py", pair=(HIDDEN, f"{HIDDEN}x"))
     assert not set(HIDDEN) & set(report.to_html())
 
