@@ -201,7 +201,8 @@ class State:
             reason = f"a block of {len(data):,} bytes cannot be stored: the limit is {MOST - 1:,}"
         if reason is None:
             self._write(b"B" + data)
-            self.blocks.append(outputs)
+            if self.closed is None:
+                self.blocks.append(outputs)
         elif self.blocks:
             self.closed = reason
         else:

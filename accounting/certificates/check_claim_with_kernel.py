@@ -152,8 +152,10 @@ def _passed(delta: Callable[[Fraction], Fraction], target: Fraction) -> tuple[Fr
     low, high = Fraction(0), _ONE
     if delta(low) <= target:
         return low, low
-    while delta(high) > target and high < 1 << 20:
+    while delta(high) > target:
         tick()
+        if high >= 1 << 20:
+            raise Refused("no bound on epsilon up to 2^20 is proven")
         low, high = high, 2 * high
     for _ in range(_HALVINGS):
         middle = (low + high) / 2

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from accounting.guarantees.bound import Bound
 from dpcore.cli.figure_file import axes_or_new
 from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import integer
 from dpcore.numbers.rounding import exactly
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ _SEEN: Final = 1 / 1000
 
 
 def deltas_down_to(least: Fraction, count: int) -> list[Fraction]:
-    r"""``count`` deltas from 1/2 down to ``least``, evenly spaced on a logarithmic scale."""
+    r"""``count`` >= 2 deltas from 1/2 down to ``least``, evenly spaced on a logarithmic scale."""
+    count = integer("points", count, at_least=2)
     if not 0 < least < Fraction(1, 2):
         raise InvalidParameter("least_delta", exactly(least), "must lie in (0, 1/2)")
     # The deltas are evenly spaced in the logarithm and rounded to four digits; both ends are exact.

@@ -42,6 +42,7 @@ _DOUBLINGS: Final = 512
 _UNSURE: Final = 8
 _ORDER_BITS: Final = 192
 _EVALUATIONS: Final = 20_000
+_MOST_ORDERS: Final = 1 << 12  # larger than any order that parameters within floats need
 
 
 def as_ball(value: Fraction | arb) -> arb:
@@ -226,7 +227,8 @@ def supremum_over_orders(
 
     ``divergence(alpha)`` is the Renyi divergence D_alpha. ``beyond(a)`` is an upper bound on
     D_alpha/alpha for all alpha >= a. ``known`` is a lower bound on the supremum. ``beyond`` must
-    decrease to the supremum or below, because the search examines ever larger orders until it does.
+    decrease to the supremum or below, because the search examines ever larger orders until it does;
+    it raises :class:`PrecisionExhausted` after 4,096 doublings.
 
     >>> found = supremum_over_orders(lambda a: a / 8, lambda a: 4 / a, tolerance=Fraction(1, 9))
     >>> Fraction(1, 8) in found
@@ -240,6 +242,8 @@ def supremum_over_orders(
         ceiling = _upper(at_low)
         heap: list[_Interval] = []
         while (rest := Enclosure.of(as_ball(beyond(low))).upper) > best * (1 + tolerance):
+            if len(heap) == _MOST_ORDERS:
+                raise PrecisionExhausted("no bound on the orders above the largest one suffices")
             high = 1 + 2 * (low - 1)
             at_high = as_ball(divergence(high))
             best = max(best, _lower(at_high / ball(high)))

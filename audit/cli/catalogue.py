@@ -68,7 +68,7 @@ def bench_command(
         default=None,
     ),
     *,
-    quick: bool = flag("Only entries that 5,000 runs refute: takes seconds.", "--quick"),
+    quick: bool = flag("Omit sampled entries that need over 5,000 runs: takes seconds.", "--quick"),
     jobs: int = option("N", "Number of processes; -1: one per core.", default=2),
     seed: str = option("N", "Seed: equal seeds give equal runs.", default="1"),
     output: Path | None = _OUTPUT,

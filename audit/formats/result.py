@@ -118,10 +118,10 @@ def _facts(kind: type[Any]) -> list[tuple[str, _Fact, str]]:
 
 
 def plain(value: Any) -> Any:
-    r"""Convert to JSON types: fractions and infinity to text, an enclosure to [lower, upper]."""
+    r"""Convert to JSON types: fractions, inf and nan to text, an enclosure to [lower, upper]."""
     match value:
         case float():
-            return value + 0.0 if math.isfinite(value) else "inf"  # -0.0 becomes 0.0
+            return value + 0.0 if math.isfinite(value) else str(value)  # -0.0 becomes 0.0
         case Fraction():
             return write_rational(value)
         case Enclosure():

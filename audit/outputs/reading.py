@@ -170,7 +170,10 @@ class NumberLine:
         )
 
     def behind(self, *, integral: bool) -> NumberLine:
-        r"""The position just above each number, or the next integer if ``integral`` is true."""
+        r"""The position just above each number, or the next integer if ``integral`` is true.
+
+        If ``form`` is None, the positions are :class:`Place` objects just above also for integers.
+        """
         if self.form is None:
             return NumberLine(places=_objects(place._replace(behind=True) for place in self.places))
         if self.floats and integral:

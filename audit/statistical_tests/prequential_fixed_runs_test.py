@@ -407,6 +407,6 @@ def resolution(
             eta += rare(noticed * count / 2)
             return eta if eta <= 1.0 else math.inf
     # If an output always occurs on one dataset, every run is guessed once the leader guesses.
-    ends = block_ends(count)
-    scored = count - max(ends[0], *(end for end in ends if SILENT * end <= count), 0)
+    first = (ends := block_ends(count))[0]
+    scored = count - max(end for end in ends if SILENT * (end - first) <= count - first)
     return 1.0 if scored > 0 and enough(scored, scored, WEIGHTS[_LEADER]) else math.inf

@@ -107,7 +107,7 @@ def run_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
         "",
         *aligned(table, right=(1, 2, 3, 4)),
         "",
-        "regret/T is the mean over instances +- its standard error; bits is the most of any user.",
+        "regret/T is the mean over instances +- its standard error; bits is the most of one visit.",
         f"Guarantees are{whom}; noise of this run was simulated.",
         *remarks(rows),
         *(

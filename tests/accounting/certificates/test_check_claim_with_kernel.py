@@ -19,7 +19,7 @@ from accounting.certificates import check_claim_with_kernel
 from accounting.certificates.canonical_text import digest_of
 from accounting.certificates.certificate_format import Malformed, read
 from accounting.certificates.certify import certify
-from accounting.certificates.check_claim_with_kernel import proven
+from accounting.certificates.check_claim_with_kernel import ends_of, proven
 from accounting.certificates.estimate import estimated
 from accounting.composition.compose import compose
 from accounting.derive_guarantee import guarantee
@@ -247,6 +247,8 @@ def test_no_lower_bound_on_epsilon_exceeds_the_largest_finite_loss() -> None:
     false = replace(claim, at=at, lower=ends[0], upper=ends[1])
     with pytest.raises(Refused, match="bound is not proven"):
         proven(document, false, lambda *_: None)
+    with pytest.raises(Refused, match="no bound on epsilon up to"):
+        ends_of((replace(document.parts[0], rounds=2),), replace(claim, at=at / 2), document.plan)
 
 
 def test_the_command_states_whether_the_kernel_decided(

@@ -218,3 +218,4 @@ def test_the_curve_of_a_guarantee_can_be_plotted() -> None:
     both = above.plot(Figure().add_subplot(), least_delta="1e-4", points=3)
     assert [each.get_label() for each in both.get_lines()] == ["proven upper bound"]
     assert "least_delta" in refusal(lambda: total.plot(axes, least_delta=1))
+    assert "points = 1" in refusal(lambda: total.plot(axes, points=1))

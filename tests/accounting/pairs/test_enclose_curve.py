@@ -10,6 +10,7 @@ from accounting.law_pairs.discrete_laplace import LaplacePair
 from accounting.pairs import enclose_curve
 from accounting.pairs.enclose_curve import supremum_over_orders
 from dpcore import DiscreteLaplace
+from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.support.accounting.brute_force import Worlds, close
 from tests.support.accounting.release_lists import curve
@@ -38,6 +39,11 @@ def test_a_supremum_at_an_inner_order_is_found(peak: Fraction) -> None:
     assert float(found.lower) <= truth * (1 + 1e-12)
     assert float(found.upper) >= truth * (1 - 1e-12)
     assert float(found.upper) <= truth * (1 + 2e-4)
+
+
+def test_orders_are_not_doubled_without_end() -> None:
+    with pytest.raises(PrecisionExhausted, match="no bound on the orders above"):
+        supremum_over_orders(lambda a: a / 8, lambda _: Fraction(1), tolerance=Fraction(1, 10))
 
 
 def test_a_search_that_is_stopped_early_gives_a_wide_valid_bound(

@@ -253,6 +253,7 @@ def test_json_is_strict_and_intervals_are_rounded_outwards() -> None:
     assert Fraction(ends[0]) <= Fraction(1, 10)
     found = json.loads(json_text({"ends": ends, "none": plain(math.inf)}))
     assert found == {"ends": [ends[0], "inf"], "none": "inf"}
+    assert plain((-math.inf, math.nan)) == ["-inf", "nan"]
     with pytest.raises(ValueError, match="Out of range float"):
         json_text({"bound": math.inf})
     third = Enclosure(Fraction(1, 3), Fraction(1, 3))

@@ -201,6 +201,10 @@ def test_outputs_that_cannot_be_stored_are_refused_or_reported(
     assert report.runs == 2000
     (said,) = [text for text in report.warnings if text.startswith("stored only up to block")]
     assert said.endswith("outputs of type Plain cannot be stored without loss")
+    with resume(tmp_path / "full", COUNT, plan()) as state:
+        state.file.handle = -1  # writing fails
+        state.append([0])
+        assert (state.blocks, state.closed is None) == ([], False)
     monkeypatch.setattr("audit.resume.MOST", 200)
     with pytest.raises(InvalidParameter, match="384 bytes cannot be stored: the limit is 199"):
         audited(tmp_path / "long", COUNT, plan())

@@ -422,3 +422,4 @@ def test_too_few_runs_have_no_resolution(epsilon: Any) -> None:
     always = 20 + found.index(1.0)
     assert seen(1.0, "nothing else", always, claim) >= 0.95 * AUDITS
     assert resolution(10**6, 1, Fraction(1, 10**400)) == math.inf
+    assert resolution(365, "4.24") == math.inf  # the leader guesses in 317 runs, not in 333

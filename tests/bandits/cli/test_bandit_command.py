@@ -77,6 +77,7 @@ def test_without_json_a_table_is_printed(bandit: Bandit) -> None:
     assert lines[0].startswith("cz/easy: T = 3,000, 3 instances, radius exact, schedule exact")
     assert lines[2].split() == ["algorithm", "epsilon", "regret/T", "+-", "bits", "guarantee"]
     assert lines[3].startswith("dist-dp-se        1")
+    assert "bits is the most of one visit." in answer.out
     assert lines[3].endswith("1-DP")
     shown = "the aggregation shows the server only the sum and which users are in it"
     assert f"Assumed: {shown}." in lines
