@@ -43,7 +43,7 @@ _REPRESENTATION: Final = frozenset({"lowest-bit", "last-bits", "precision", "gri
 
 
 def cause_of(feature: str | None) -> Cause:
-    r"""The cause of a refutation by a test of ``feature``; None means the output itself."""
+    r"""The cause of a refutation by a test of ``feature`` (of the output itself if it is None)."""
     steps = (feature or "").split("+")
     if steps[0] == "time":
         return "time"

@@ -188,7 +188,7 @@ class Allocation(Scheme):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncatedPoisson(Scheme):
-    r"""Poisson samples from ``examples`` units, cut at random to at most ``most`` units."""
+    r"""Poisson samples of ``examples`` units, reduced to a random subset of ``most`` if larger."""
 
     name: ClassVar[str] = "truncated"
     words: ClassVar[dict[Relation, str]] = {

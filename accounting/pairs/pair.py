@@ -132,12 +132,12 @@ class Pair(ABC):
 
     def renyi(self, order: Fraction) -> Loss:
         r"""The Renyi divergence D_alpha(P || Q), alpha = ``order`` > 1."""
-        raise NotDerived(f"the Renyi divergence of order {order} of this noise", "use the curve")
+        raise NotDerived(f"the Renyi divergence of order {order} of this noise", "use delta()")
 
     def zcdp(self) -> Loss | Enclosure:
         r"""The zCDP parameter of (P, Q): the supremum of D_alpha/alpha over alpha > 1."""
         if not isinstance(self.largest_loss().upper, Fraction):
-            raise NotDerived("the zCDP parameter of this noise", "use the curve")
+            raise NotDerived("the zCDP parameter of this noise", "use delta()")
         return supremum_over_orders(self.renyi, self.bound_beyond)
 
     def bound_beyond(self, order: Fraction) -> Loss:

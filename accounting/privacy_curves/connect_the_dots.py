@@ -226,9 +226,9 @@ def above_table(table: LossTable, most: int) -> ConnectTheDotsPair:
 def revealing_or_nothing(pair: RevealingPair, *, above: bool) -> ConnectTheDotsPair:
     r"""A pair with few outputs that bounds the worse direction of ``pair``.
 
-    If ``above`` is true, the result bounds both directions from above: the output reveals the
-    dataset with a probability equal to the total variation distance, and else nothing. If it is
-    false, it is a lower bound, as merging all outputs of positive Q-mass is post-processing.
+    If ``above`` is true, the result bounds both directions from above: with probability equal to
+    the total variation distance, its output reveals the dataset, otherwise nothing. If it is false,
+    it bounds the worse direction from below: it merges all outputs of ``pair`` of positive Q-mass.
     """
     with precision(_CURVE_BITS):
         found = Enclosure.of(pair.hidden())

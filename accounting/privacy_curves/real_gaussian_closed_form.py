@@ -45,7 +45,7 @@ class NormalLoss:
         return inverse(self.curve, delta, bits)
 
     def renyi(self, order: Fraction) -> Fraction:
-        r"""The Renyi divergence of this ``order``, which is ``order`` times m/2."""
+        r"""The Renyi divergence of this ``order``, which is ``order * variance / 2``."""
         return order * self.variance / 2
 
     def curve(self, epsilon: arb) -> arb:

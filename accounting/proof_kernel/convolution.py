@@ -149,7 +149,7 @@ def power(
 
 
 def convolved(one: list[int], other: list[int], slot: int, drop: int = 0) -> list[int]:
-    r"""The convolution of two lists of nonnegative integers, without the last ``drop`` digits.
+    r"""The convolution of lists of integers >= 0, without the last ``drop`` digits of each sum.
 
     The sums are read from the digits of a single product of two long decimal integers, so each of
     them must be below 10^``slot``.

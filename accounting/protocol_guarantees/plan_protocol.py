@@ -109,7 +109,7 @@ class Plan:
 def protocol_guarantee(protocol: Protocol, honest: int) -> Guarantee:
     r"""The guarantee for one contribution, if ``honest`` users are honest and do not drop out.
 
-    For :class:`ShuffledPure` it covers only the sum, although the server sees more messages.
+    For :class:`ShuffledPure` it covers only the sum, although the server sees more than the sum.
 
     >>> share = DiscreteLaplace(scale=32).share(1024)
     >>> protocol = AggregatedSum(users=1024, precision=32, threshold=700, share=share)

@@ -192,7 +192,7 @@ def _read_step(
     value: Any = number
     if found.text:
         if not colon:
-            raise wrong(f"{name} must have the form {name}:PATH, e.g. {name}:mean")
+            raise wrong(f"{name} must have the form {name}:PATH (in the output), e.g. {name}:mean")
     elif found.limits is None:
         if colon:
             raise wrong(f"{name} must be written without a number")

@@ -120,7 +120,7 @@ class FitCells:
 
     @property
     def gap(self) -> float:
-        r"""An upper bound on the total variation distance between nominal law and claimed law."""
+        r"""An upper bound on the total variation distance of ``nominal`` from the claimed law."""
         return float(np.sum(self.upper - self.lower)) * (1 + _ERROR)
 
     def count(self, draws: Integers) -> CellCounts:

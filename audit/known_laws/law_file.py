@@ -3,7 +3,7 @@ r"""Parse an output law from the command line: a shifted noise, or a file of pro
     discrete-laplace:scale=1@3     3 + noise; the shift is 0 without @
     skellam:variance=100@0,1,0     one draw per coordinate, shifted by (0, 1, 0)
     law.json                       {"yes": "3/4", "no": "1/4"}, or [["yes", "3/4"], [[0, 1], 0.25]]
-    law.csv                        lines such as yes,3/4; a first line output,mass is a heading
+    law.csv                        lines such as "yes,3/4"; a first line "output,mass" is a header
 
 Masses are exact: fractions, or decimals with their written value (a float has the value of its
 shortest decimal form). They must sum to exactly 1. Computed floats rarely do, but can be divided by

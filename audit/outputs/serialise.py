@@ -159,7 +159,7 @@ def _require_sizes(dtype: np.dtype[Any], shape: list[Any], size: int) -> None:
         raise ValueError("an array has items of 0 bytes, or is empty and too long in another axis")
     items = math.prod(shape)
     if items * dtype.itemsize != size:
-        raise ValueError(f"{items} array items of {dtype.itemsize} bytes do not fit {size} bytes")
+        raise ValueError(f"{items} array items of {dtype.itemsize} bytes do not take {size} bytes")
 
 
 def _sound(array: NDArray[Any]) -> NDArray[Any]:

@@ -51,8 +51,8 @@ class DrawnRuns:
     - ``forms``: parsers of the outputs of each pair of datasets, and of the values of each feature;
     - ``features``: the features of each pair. If there are none, the outputs themselves are tested.
 
-    This object contains the mutable state of an audit. No choice in it depends on the tested runs.
-    A block is stored with a single append, so that Ctrl-C leaves it either complete or absent.
+    This mutable state fixes ``forms`` and ``features`` in the first block of a pair, which is not
+    tested. A block is stored with a single append, so that Ctrl-C leaves it complete or absent.
     """
 
     plan: Plan

@@ -44,7 +44,7 @@ class Labels:
         return (self.names[code] for code in self.codes.tolist())
 
     def add(self, names: Sequence[str | Name], codes: Integers) -> tuple[Labels, Integers]:
-        r"""All labels with the distinct ``names[codes]`` added, and the indices of the latter."""
+        r"""The labels with the distinct ``names[codes]`` added, and the index of each of these."""
         if not len(codes):
             return self, codes
         if self.known is None and (names is self.names or not len(self)):
@@ -269,7 +269,7 @@ class Cells:
     def pieces(
         self, chosen: NDArray[np.bool_], *, integral: bool, of: str = "output"
     ) -> list[tuple[str, slice]]:
-        r"""Describe the chosen cells: one text for each block of adjacent intervals or label.
+        r"""Describe the chosen cells: one text per label, and one per block of adjacent intervals.
 
         Returns pairs of the text and the slice of cells that it describes. ``of`` is the name of
         the output in the texts. A single value is described in braces. If ``integral`` is true,

@@ -251,7 +251,7 @@ def read_document(option: str, path: Path) -> Any:
     kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
     text = read_text(option, path, most=_MOST_BYTES)
     if kind == "TOML" and _DEEP_KEY.search(text):  # the parser takes time quadratic in the parts
-        raise wrong("has a key of more than 64 parts")
+        raise wrong("has a dotted key of more than 64 parts")
     try:
         return json.loads(text) if kind == "JSON" else tomllib.loads(text)
     except (ValueError, RecursionError) as error:

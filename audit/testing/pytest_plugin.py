@@ -282,7 +282,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--dp-effort",
         choices=list(EFFORTS),
         default="quick",
-        help="number of runs per audit: as in the mark (quick), or ten times as many (nightly) "
+        help="runs per audit: quick is the number in the mark, nightly ten times as many "
         "(default: quick)",
     )
     group.addoption(

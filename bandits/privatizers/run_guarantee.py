@@ -96,7 +96,7 @@ class Users:
         return True
 
     def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee | None:
-        r"""The guarantee for each user if releases have these ``sizes``; None if not private."""
+        r"""Each user's guarantee for releases of these ``sizes``; None if a release has none."""
         parts: dict[Guarantee, None] = {}
         assumed: dict[str, None] = {}
         for size in sizes:

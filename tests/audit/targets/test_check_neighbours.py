@@ -210,7 +210,7 @@ def test_a_toml_key_of_very_many_parts_is_refused_at_once(tmp_path: Path) -> Non
     file = tmp_path / "deep.toml"
     for text in (".".join("a" * 50_000) + " = 1\n", "[" + " . ".join("a" * 50_000) + "]\n"):
         file.write_text(text)
-        with pytest.raises(InvalidParameter, match=r"toml: has a key of more than 64 parts$"):
+        with pytest.raises(InvalidParameter, match=r"toml: has a dotted key of more than 64 parts"):
             read_pairs_file(file)
     file.write_text(f"[[pair]]\na = [{', '.join(['0.5'] * 1000)}]\nb = 'a.b'\n")
     assert read_pairs_file(file)[0][1] == "a.b"
