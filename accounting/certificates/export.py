@@ -69,7 +69,7 @@ def registry_entry(document: Mapping[str, Any], verdict: Verdict) -> dict[str, A
 
 
 def nist_lines(document: Mapping[str, Any], verdict: Verdict) -> list[tuple[str, str]]:
-    r"""Pairs (component, text) of a certificate, by the pyramid of NIST SP 800-226, top first."""
+    r"""Pairs (component, text) of a certificate, with the components of NIST SP 800-226."""
     unit, relation = document["scope"]["unit"], document["scope"]["relation"]
     variant, parameters = _guarantee(document["claims"])
     values = ", ".join(f"{name} = {value}" for name, value in parameters.items())
