@@ -103,5 +103,5 @@ def test_the_largest_loss_is_exact_and_invalid_requests_are_refused() -> None:
     with pytest.raises(NotDerived, match="at most 1024 times the sensitivity"):
         StaircasePair(noise=noise, shift=2049)
     with pytest.raises(NotDerived, match="bound per coordinate"):
-        PrivacyCurve(noise=noise, sensitivity=Sensitivity.l1(2)).delta(1)
+        PrivacyCurve(noise=noise, sensitivity=Sensitivity.l1(2)).pure()
     assert narrow(partial(noise.pmf_ball, 3), 64) == narrow(partial(noise.pmf_ball, -3), 64)

@@ -279,7 +279,7 @@ def test_a_stream_may_be_adaptive_and_bad_answers_are_refused() -> None:
     for each in above.stream(answers(), rng=SeededRng(1)):
         said.append(each)  # noqa: PERF402 - the answers depend on earlier reports
     assert said == [False, False, True] * 2
-    assert "value" in refusal(lambda: above.release([0.5]))  # type: ignore[list-item]  # deliberately
+    assert "value" in refusal(lambda: above.release([0.5]))  # type: ignore[list-item]  # on purpose
     assert "value" in refusal(lambda: NoisyMax(epsilon=1, sensitivity=1).release([]))
     bad: list[dict[str, Any]] = [{"epsilon": 0}, {"sensitivity": 0}, {"count": 0}]
     for wrong in (*bad, {"threshold": "1/2"}):
