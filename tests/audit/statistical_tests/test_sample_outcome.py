@@ -134,7 +134,8 @@ def test_every_correct_mechanism_is_measured(entry: Any) -> None:
     target = Catalogued(spelling=twin.name, function=twin.run, subject=twin)
     report = sample(target, plan)
     assert report.verdict is not None
-    assert not unmeasured_pairs(report.coverage)
+    # No number of runs by day refutes a claim like epsilon = 10, whatever the outputs are.
+    assert not any(each.blind or each.constant for each in unmeasured_pairs(report.coverage))
 
 
 @pytest.mark.parametrize("order", [1, -1])
