@@ -104,7 +104,7 @@ class Released:
 
     @property
     def repeated(self) -> bool:
-        r"""Whether the ledger had already stored this answer, so that nobody was charged again."""
+        r"""True if the ledger already contained this answer; then no user was charged again."""
         return self.receipt is not None and self.receipt.repeated
 
     @property

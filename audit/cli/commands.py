@@ -80,7 +80,7 @@ def run(
     {"dataset": 0, "n": 1000, "seed": 7}, writes n outputs to standard output, one per line, and
     ends with exit code 0.
 
-    Exit code: 0 not refuted or proven, 1 refuted or a fault found, 2 usage, 3 the target failed, 4
+    Exit code: 0 proven or not refuted, 1 refuted or a fault found, 2 usage, 3 the target failed, 4
     nothing measured, or --resolution not reached.
     """
     printed, given = format_of(form, as_json=as_json), options.given()

@@ -289,7 +289,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--dp-seed",
         type=_seed,
         metavar="SEED",
-        help="seed of the run; a printed seed repeats its run (default: a random seed)",
+        help="seed of the run; pass a printed seed to repeat that run (default: a random seed)",
     )
 
 
