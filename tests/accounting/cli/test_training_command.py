@@ -135,9 +135,7 @@ def test_check_judges_the_epsilon_of_another_tool(command: Command, tmp_path: Pa
     inner = dp.PoissonSampledDpEvent(0.01, dp.GaussianDpEvent(1.0))
     event = dp.SelfComposedDpEvent(inner, 1000)
     assert event_to_json(event) == event_to_json(event_from_json(json.dumps(EVENT))) == EVENT
-    theirs = (
-        dp.pld.PLDAccountant(value_discretization_interval=1e-3).compose(event).get_epsilon(1e-6)
-    )
+    theirs = dp.pld.PLDAccountant().compose(event).get_epsilon(1e-6)
     words = ["check", "--event", file, "--delta", "1e-6", "--says"]
     above = command(*words, theirs, "--json")
     assert (above.code, above.json["verdict"]) == (0, "an upper bound, proven")
